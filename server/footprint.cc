@@ -28,6 +28,19 @@ double ValuesInSteps(const v1::FragmentPlan& plan) {
       plan, OuterStepsAtOnce(static_cast<size_t>(plan.fragments_size())));
 }
 
+// Returns the most bytes that records of merges take. For each kept snapshot
+// these are snapshot_log_ratio times the run's `state` in bytes, and the merge
+// that exceeds this, of `uploads` bytes of contributions to `values` values.
+// Does not count records that are kept for ever (record_contributions).
+double RecordBytes(const v1::StorageConfig& storage, double state,
+                   double uploads, double values) {
+  const double merge = RecordsGradient(storage, uploads, values)
+                           ? sizeof(float) * values
+                           : uploads;
+  return storage.versions_kept() *
+         (storage.snapshot_log_ratio() * state + merge);
+}
+
 }  // namespace
 
 double StateBytesPerValue(const v1::RunConfig& config) {
@@ -43,15 +56,6 @@ bool RecordsGradient(const v1::StorageConfig& storage, double encoded_bytes,
                      double values) {
   return !storage.record_contributions() &&
          encoded_bytes > 2 * sizeof(float) * values;
-}
-
-double RecordBytes(const v1::StorageConfig& storage, double state,
-                   double uploads, double values) {
-  const double merge = RecordsGradient(storage, uploads, values)
-                           ? sizeof(float) * values
-                           : uploads;
-  return storage.versions_kept() *
-         (storage.snapshot_log_ratio() * state + merge);
 }
 
 size_t OuterStepsAtOnce(size_t fragments) {

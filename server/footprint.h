@@ -43,13 +43,6 @@ double StateBytesPerValue(const v1::RunConfig& config);
 bool RecordsGradient(const v1::StorageConfig& storage, double encoded_bytes,
                      double values);
 
-// Returns the most bytes that records of merges take. For each kept snapshot
-// these are snapshot_log_ratio times the run's `state` in bytes, and the merge
-// that exceeds this, of `uploads` bytes of contributions to `values` values.
-// Does not count records that are kept for ever (record_contributions).
-double RecordBytes(const v1::StorageConfig& storage, double state,
-                   double uploads, double values);
-
 // Returns the most bytes of decompressed codes that are kept for merges, if
 // contributions of `uploaded` values in all, in the uplink's format, are under
 // way, and outer steps may be made on `in_steps` values: at most 16 for each of

@@ -104,7 +104,7 @@ TEST_F(PlanCommandTest, PredictsARun) {
             "  4.8  38.4\n"
             "\n"
             "memory       island 41.2 MiB and activations, coordinator 32.0 "
-            "MiB; disk 197 MiB\n"
+            "MiB, at most 32.0 MiB; disk at most 197 MiB\n"
             "log          9.16 MiB a round: 48.3 GiB a day to the disk, 4.8 "
             "Mbit/s to each follower\n");
 }

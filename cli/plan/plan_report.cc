@@ -147,6 +147,7 @@ json CostJson(const RunPrediction& prediction) {
           {"data_parallel_ratio", prediction.data_parallel_ratio},
           {"island_memory_bytes", prediction.island_bytes},
           {"coordinator_memory_bytes", prediction.coordinator_bytes},
+          {"coordinator_most_memory_bytes", prediction.coordinator_most_bytes},
           {"coordinator_disk_bytes", prediction.coordinator_disk_bytes}};
 }
 
@@ -187,9 +188,11 @@ void PrintPrediction(const RunAssumptions& assumptions,
                          HumanPercent(prediction.simulated.utilization));
   PrintTraffic(assumptions, prediction, out);
   out << absl::StrFormat(
-      "\nmemory       island %s and activations, coordinator %s; disk %s\n",
+      "\nmemory       island %s and activations, coordinator %s, at most %s; "
+      "disk at most %s\n",
       HumanBytes(prediction.island_bytes),
       HumanBytes(prediction.coordinator_bytes),
+      HumanBytes(prediction.coordinator_most_bytes),
       HumanBytes(prediction.coordinator_disk_bytes));
   // A round takes all islands the same time, but the fast ones train less.
   const double rounds_per_second =

@@ -147,7 +147,6 @@ void PredictMemory(const RunAssumptions& assumptions,
       values * kBytesPerFloat * (1 + (error_feedback ? 1 : 0)) +
       in_flight * (wire.up + wire.down + 2 * kBytesPerFloat);
   const double state = StateBytesPerValue(config);
-  const double largest = LargestFragments(plan, 1);
   const double in_steps = LargestFragments(
       plan,
       std::min(prediction.simulated.in_flight,
@@ -158,14 +157,12 @@ void PredictMemory(const RunAssumptions& assumptions,
       uploaded * wire.up +
       KeptCodeBytes(config.synchronization(), uploaded, in_steps) +
       (values + in_steps) * state + in_steps * wire.down;
-  const v1::StorageConfig& storage = config.storage();
-  prediction.coordinator_disk_bytes =
-      (values * storage.versions_kept() + largest) * state +
-      RecordBytes(
-          storage, values * state,
-          values * wire.up * static_cast<double>(assumptions.islands.size()),
-          values) +
-      (values * storage.update_history() + largest) * wire.down;
+  v1::RunConfig planned = config;
+  planned.mutable_membership()->set_max_islands(
+      static_cast<uint32_t>(assumptions.islands.size()));
+  const Footprint footprint = CoordinatorFootprint(planned, plan);
+  prediction.coordinator_most_bytes = footprint.most_memory;
+  prediction.coordinator_disk_bytes = footprint.most_disk;
 }
 
 }  // namespace

@@ -60,7 +60,9 @@ struct RunPrediction {
   // Memory for the newest version of every fragment, contributions under way,
   // and concurrent outer steps.
   double coordinator_bytes = 0;
-  // Disk space for the versions and updates that are kept.
+  // The most memory and disk space of a coordinator of these islands
+  // (server/footprint.h).
+  double coordinator_most_bytes = 0;
   double coordinator_disk_bytes = 0;
 };
 

@@ -129,6 +129,8 @@ TEST_F(PredictRunTest, AddsUpMemory) {
   // Two contributions; parameters, momentum and residual, before and after the
   // outer step; and the update.
   EXPECT_NEAR(prediction.coordinator_bytes, 1000 * (2 * 2 + 24 + 2), kExact);
+  EXPECT_NEAR(prediction.coordinator_most_bytes, prediction.coordinator_bytes,
+              kExact);
   // The coordinator keeps decompressed codes of four bits.
   sync_.set_uplink_format(v1::INT4);
   sync_.set_entropy_coding(true);
@@ -164,8 +166,14 @@ TEST_F(PredictRunTest, CountsTheMemoryOfEveryExchangeUnderWay) {
   assumptions_.layout = *MakeUniformLayout(1000, 200, 4);
   // A fifth takes 6 s, and one leaves every 10 s.
   sync_.set_overlap_steps(12);
-  const double one = Predicted().island_bytes;
+  const RunPrediction prediction = Predicted();
+  const double one = prediction.island_bytes;
   EXPECT_NEAR(one, 1000 * (16 + 4) + 200 * (8 + 4), kExact);
+  EXPECT_NEAR(prediction.coordinator_bytes,
+              200 * 2 + (1000 + 200) * 12 + 200 * 2, kExact);
+  // At the last step all five go up, and two outer steps are made at once.
+  EXPECT_NEAR(prediction.coordinator_most_bytes,
+              1000 * 2 + (1000 + 400) * 12 + 400 * 2, kExact);
   // A longer round trip makes it 16 s, so that two are under way at once.
   assumptions_.islands[0].round_trip_seconds = 10;
   sync_.set_overlap_steps(40);
