@@ -130,8 +130,9 @@ Command StatusCommand(const StatusEnvironment& environment) {
         command.flags.Add(
             "check", "",
             "Shows only what needs attention, and exits with 0 if nothing "
-            "does, 3 if the run loses something, 4 if it stands still, 1 if "
-            "the coordinator does not answer.",
+            "does, or only a notice such as a pause, 3 if the run loses "
+            "something, 4 if it stands still, 1 if the coordinator does not "
+            "answer.",
             &flags.check);
       },
       [=](CoordinatorClient& client, const StatusFlags& flags,

@@ -22,6 +22,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/config/run_config.h"
@@ -37,6 +38,26 @@
 #include "server/follow.h"
 #include "server/lead.h"
 #include "server/serve_options.h"
+
+namespace causeway {
+
+// A duration whose error asks for the unit.
+struct DurationFlag {
+  absl::Duration value;
+};
+
+bool AbslParseFlag(absl::string_view text, DurationFlag* flag,
+                   std::string* error) {
+  if (absl::ParseDuration(text, &flag->value)) return true;
+  *error = "give a number and its unit, such as 90s, 30m or 2h, or inf";
+  return false;
+}
+
+std::string AbslUnparseFlag(DurationFlag flag) {
+  return absl::FormatDuration(flag.value);
+}
+
+}  // namespace causeway
 
 ABSL_FLAG(std::string, config, "",
           "The run's configuration: a text-format causeway.v1.RunConfig.");
@@ -71,9 +92,10 @@ ABSL_FLAG(
 ABSL_FLAG(std::string, etcd_prefix, "",
           "With --etcd: prefix of the run's keys. Empty: /causeway/NAME/, with "
           "the name in the run's configuration.");
-ABSL_FLAG(absl::Duration, etcd_lease, absl::Seconds(5),
+ABSL_FLAG(causeway::DurationFlag, etcd_lease,
+          causeway::DurationFlag{absl::Seconds(5)},
           "With --etcd: how long a leader may be silent before another "
-          "coordinator takes over. Whole seconds, 2 or more.");
+          "coordinator takes over, such as 5s. Whole seconds, 2s or more.");
 ABSL_FLAG(std::string, etcd_tls_ca, "",
           "PEM file with the authorities that sign etcd's certificates. Turns "
           "TLS to etcd on.");
@@ -122,9 +144,11 @@ ABSL_FLAG(
     "\"auto\" makes a certificate authority in STATE_DIR/tls and admits only "
     "holders of its certificates: see `causeway token create --help`. Empty: "
     "TLS as --tls_cert, --tls_key and --tls_client_ca say.");
-ABSL_FLAG(absl::Duration, certificate_life, absl::Hours(24 * 7),
-          "With --tls auto: how long the certificates of islands and operators "
-          "are valid. They are renewed after two thirds of that.");
+ABSL_FLAG(
+    causeway::DurationFlag, certificate_life,
+    causeway::DurationFlag{absl::Hours(24 * 7)},
+    "With --tls auto: how long the certificates of islands and operators "
+    "are valid, such as 168h. They are renewed after two thirds of that.");
 ABSL_FLAG(std::string, tls_cert, "",
           "PEM file: the coordinator's certificate, with its chain. Turns TLS "
           "on; without it everything is plain text.");
@@ -141,10 +165,11 @@ ABSL_FLAG(bool, evictable_state, false,
           "For models larger than memory: keep parameters and outer optimizer "
           "in files in --state_dir, which the kernel pages in and out. Costs "
           "disk space and time.");
-ABSL_FLAG(absl::Duration, drain_slow_after, absl::InfiniteDuration(),
+ABSL_FLAG(causeway::DurationFlag, drain_slow_after,
+          causeway::DurationFlag{absl::InfiniteDuration()},
           "Ask an island to leave after it has trained at less than 0.75 of "
-          "the others' pace for this long, if enough others remain for the "
-          "quorum. inf: never.");
+          "the others' pace for this long, such as 30m, if enough others "
+          "remain for the quorum. inf: never.");
 ABSL_FLAG(bool, exit_when_finished, false,
           "Exit once the run is finished and its islands have left.");
 
@@ -213,7 +238,7 @@ std::string TlsProblem() {
     return "--tls auto makes its own files: leave out --tls_cert, --tls_key "
            "and --tls_client_ca";
   }
-  if (absl::GetFlag(FLAGS_certificate_life) < kShortestLife) {
+  if (absl::GetFlag(FLAGS_certificate_life).value < kShortestLife) {
     return absl::StrCat("--certificate_life must be ",
                         absl::FormatDuration(kShortestLife), " or more");
   }
@@ -281,7 +306,7 @@ absl::StatusOr<ServeOptions> ServeOptionsOfFlags() {
       .state_dir = absl::GetFlag(FLAGS_state_dir),
       .files = FilesOfFlags(),
       .has_own_authority = HasOwnAuthority(),
-      .certificate_life = absl::GetFlag(FLAGS_certificate_life),
+      .certificate_life = absl::GetFlag(FLAGS_certificate_life).value,
       .peer_files = PeerFilesOfFlags(),
       .name = OwnName(),
       .region = absl::GetFlag(FLAGS_region),
@@ -293,7 +318,7 @@ absl::StatusOr<ServeOptions> ServeOptionsOfFlags() {
       .max_connections = absl::GetFlag(FLAGS_max_connections),
       .merge_threads = MergeThreads(),
       .evictable_state = absl::GetFlag(FLAGS_evictable_state),
-      .drain_slow_after = absl::GetFlag(FLAGS_drain_slow_after),
+      .drain_slow_after = absl::GetFlag(FLAGS_drain_slow_after).value,
       .initial_parameters = absl::GetFlag(FLAGS_initial_parameters),
       .exit_when_finished = absl::GetFlag(FLAGS_exit_when_finished),
       .now = SteadyWallClock(),
@@ -314,7 +339,7 @@ absl::StatusOr<Election::Options> ElectionOptionsOfFlags(
   Election::Options options{.etcd = {.members = absl::GetFlag(FLAGS_etcd),
                                      .user = absl::GetFlag(FLAGS_etcd_user)},
                             .prefix = absl::GetFlag(FLAGS_etcd_prefix),
-                            .lease = absl::GetFlag(FLAGS_etcd_lease)};
+                            .lease = absl::GetFlag(FLAGS_etcd_lease).value};
   for (const std::string& member : options.etcd.members) {
     if (!HasHostAndPort(member)) {
       return absl::InvalidArgumentError(absl::StrCat(
@@ -415,7 +440,7 @@ std::string FlagsProblem() {
       absl::GetFlag(FLAGS_max_connections) < 0) {
     return "--merge_threads and --max_connections must be 0 or more";
   }
-  if (absl::GetFlag(FLAGS_drain_slow_after) <= absl::ZeroDuration()) {
+  if (absl::GetFlag(FLAGS_drain_slow_after).value <= absl::ZeroDuration()) {
     return "--drain_slow_after must be above 0";
   }
   return "";

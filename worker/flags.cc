@@ -331,8 +331,10 @@ std::string DataProblem() {
   if (weights.empty()) return "";
   const size_t files = absl::GetFlag(FLAGS_data).size();
   if (weights.size() != files) {
-    return absl::StrCat("--data_weights has ", weights.size(), " weights for ",
-                        files, " files of --data; give one for each");
+    return absl::StrCat("--data_weights has ", weights.size(),
+                        weights.size() == 1 ? " weight for " : " weights for ",
+                        files, files == 1 ? " file" : " files",
+                        " of --data; give one for each");
   }
   const absl::Status status = Mixture::Create(weights).status();
   return status.ok() ? "" : absl::StrCat("--data_weights: ", status.message());

@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "common/config/config_errors.h"
 #include "common/foreign/file.h"
@@ -85,6 +86,12 @@ constexpr Range kRanges[] = {
     {"storage.replay_seconds", 1, 86'400},
 };
 
+// Prints whole numbers with all their digits.
+std::string InFull(double bound) {
+  return bound == std::floor(bound) ? absl::StrFormat("%.0f", bound)
+                                    : absl::StrCat(bound);
+}
+
 // Checks values, and finds the line of the field that holds one. A field's path
 // is, for instance, "model.layers".
 class Checker {
@@ -110,8 +117,8 @@ class Checker {
     const double value = Number(Find(range.path));
     const bool above = range.is_open ? value > range.low : value >= range.low;
     Require(std::isfinite(value) && above && value <= range.high, range.path,
-            range.is_open ? "above " : "", range.low,
-            range.is_open ? ", up to " : " to ", range.high);
+            range.is_open ? "above " : "", InFull(range.low),
+            range.is_open ? ", up to " : " to ", InFull(range.high));
   }
 
   // Requires a value for every enum in `message`, whose path is `prefix`.

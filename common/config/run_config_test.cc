@@ -108,7 +108,7 @@ TEST(RunConfigTest, TensorsTakeTheModelsPlace) {
 
 TEST(RunConfigTest, BadTensorsAreRefused) {
   for (const auto& [tensors, problem] : {
-           std::pair("", "tensors.sequence_length is 0; allowed: 1 to"),
+           std::pair("", "tensors.sequence_length is 0; allowed: 1 to 1048576"),
            std::pair("sequence_length: 1 tensor { name: 'w' }",
                      "f: tensor \"w\" has no shape"),
            std::pair("sequence_length: 1 tensor { name: 'w' shape: 0 }",

@@ -78,6 +78,10 @@ TEST_F(CoordinatorProgramTest, RefusesValuesThatMeanNothing) {
     EXPECT_THAT(coordinator->Output(),
                 HasSubstr(flag.substr(0, flag.find('='))));
   }
+  auto unitless =
+      Start("unitless", CoordinatorCommand(0, "state", {"--etcd_lease=5"}));
+  EXPECT_NE(unitless->Wait(), 0);
+  EXPECT_THAT(unitless->Output(), HasSubstr("a number and its unit"));
   auto coordinator = Start(
       "refused", CoordinatorCommand(
                      0, "state", {"--follow=127.0.0.1:7070", "--name=Node_B"}));

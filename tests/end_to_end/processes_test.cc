@@ -322,6 +322,8 @@ TEST_F(ProcessesTest, FlagsThatMeanNothingAreRefused) {
       {{"--data_weights=-1"}, "--data_weights: a weight of -1"},
       {{two_files, "--data_weights=1,2,3"},
        "--data_weights has 3 weights for 2 files of --data"},
+      {{"--data_weights=1,2"},
+       "--data_weights has 2 weights for 1 file of --data"},
       {{"--uplink_mbit_s=0.1"}, "must be 0, or 0.2 or more"},
       {{"--metrics_listen=127.0.0.1"}, "--metrics_listen is \"127.0.0.1\""},
       {{"--coordinator=localhost"}, "\"localhost\" is not host:port"}};
