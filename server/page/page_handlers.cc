@@ -47,22 +47,26 @@ HttpHandler Asset(absl::string_view type, absl::string_view body) {
 
 HttpResponse Json(absl::StatusOr<std::string> json) {
   if (!json.ok()) {
-    return {.status = 503, .body = absl::StrCat(json.status().message(), "\n")};
+    return {.status = absl::IsInvalidArgument(json.status()) ? 400 : 503,
+            .body = absl::StrCat(json.status().message(), "\n")};
   }
   return {.content_type = "application/json", .body = *std::move(json)};
 }
 
-// Returns the number after `name`= in a query; 0 if there is none.
-uint64_t NumberOf(absl::string_view query, absl::string_view name) {
+// Returns the value after `name`= in a query; 0 if there is none.
+//   INVALID_ARGUMENT  It is no whole number.
+absl::StatusOr<uint64_t> NumberOf(absl::string_view query,
+                                  absl::string_view name) {
+  uint64_t number = 0;
   for (const absl::string_view part : absl::StrSplit(query, '&')) {
     const std::pair<absl::string_view, absl::string_view> pair =
         absl::StrSplit(part, absl::MaxSplits('=', 1));
-    uint64_t number = 0;
-    if (pair.first == name && absl::SimpleAtoi(pair.second, &number)) {
-      return number;
-    }
+    if (pair.first != name) continue;
+    if (absl::SimpleAtoi(pair.second, &number)) break;
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, " must be a whole number from 0"));
   }
-  return 0;
+  return number;
 }
 
 // Removes what the page does not show: the ranks' work, and most of the islands
@@ -98,14 +102,14 @@ absl::StatusOr<std::string> StatusJson(const PageSource& source) {
 
 absl::StatusOr<std::string> EventsJson(const PageSource& source,
                                        absl::string_view query) {
-  const uint64_t severity = NumberOf(query, "min_severity");
+  ASSIGN_OR_RETURN(const uint64_t severity, NumberOf(query, "min_severity"));
+  ASSIGN_OR_RETURN(const uint64_t after, NumberOf(query, "after"));
   EventFilter filter;
   if (severity <= v1::Severity_MAX) {
     filter.min_severity = static_cast<v1::Severity>(severity);
   }
-  ASSIGN_OR_RETURN(
-      const std::vector<v1::Event> events,
-      source.events(NumberOf(query, "after"), kMostPageEvents, filter));
+  ASSIGN_OR_RETURN(const std::vector<v1::Event> events,
+                   source.events(after, kMostPageEvents, filter));
   v1::PageData data;
   data.mutable_events()->Assign(events.begin(), events.end());
   ShortenEvents(data);
@@ -114,9 +118,12 @@ absl::StatusOr<std::string> EventsJson(const PageSource& source,
 
 absl::StatusOr<std::string> HistoryJson(const PageSource& source,
                                         absl::string_view query) {
+  ASSIGN_OR_RETURN(const uint64_t training, NumberOf(query, "training_after"));
+  ASSIGN_OR_RETURN(const uint64_t validation,
+                   NumberOf(query, "validation_after"));
   v1::GetHistoryRequest request;
-  request.set_training_after(NumberOf(query, "training_after"));
-  request.set_validation_after(NumberOf(query, "validation_after"));
+  request.set_training_after(training);
+  request.set_validation_after(validation);
   ASSIGN_OR_RETURN(const v1::GetHistoryResponse history,
                    source.history(request));
   return PageJson(history);

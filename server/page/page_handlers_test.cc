@@ -174,7 +174,16 @@ TEST_F(PageHandlersTest, TheHistoryContinuesAfterAVersion) {
   MakeRound();
   EXPECT_EQ(Get("/api/history")["training"][0]["version"], "1");
   EXPECT_EQ(Get("/api/history?training_after=1").size(), 0);
-  EXPECT_EQ(Get("/api/history?training_after=x&validation_after=-3").size(), 1);
+}
+
+TEST_F(PageHandlersTest, NumbersThatAreNoneAreRefused) {
+  for (const char* const path :
+       {"/api/history?training_after=x", "/api/history?validation_after=-3",
+        "/api/events?after=x", "/api/events?min_severity="}) {
+    const HttpReply reply = HttpGet(http_->port(), path);
+    EXPECT_EQ(reply.status, 400) << path;
+    EXPECT_THAT(reply.body, HasSubstr("must be a whole number")) << path;
+  }
 }
 
 TEST_F(PageHandlersTest, TheNewestEventsComeInOrder) {
