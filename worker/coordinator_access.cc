@@ -47,7 +47,15 @@ absl::Status EnrolUnlessDone(const Clock& wall_clock, uint64_t seed,
                      " has no valid certificate (", own.message(), ")"));
   }
   RETURN_IF_ERROR(token.status());
-  if (token->empty()) return absl::OkStatus();
+  if (token->empty()) {
+    if (folder.empty()) return absl::OkStatus();
+    const absl::Status own = FolderIdentity(folder, wall_clock()).status();
+    if (!absl::IsNotFound(own)) return absl::OkStatus();
+    return absl::NotFoundError(
+        absl::StrCat(own.message(),
+                     "; --join and a token (causeway token create) get the "
+                     "certificate of --tls"));
+  }
   return EnrolOnce(absl::GetFlag(FLAGS_coordinator), *token,
                    absl::GetFlag(FLAGS_island), folder, wall_clock, seed,
                    pause);

@@ -71,6 +71,13 @@ TEST_F(CoordinatorAccessTest, WithoutAValidCertificateTheTokenIsNeeded) {
   EXPECT_THAT(Prepare(now_), IsNotFound(token_file_, "no valid certificate"));
 }
 
+TEST_F(CoordinatorAccessTest, WithoutACertificateTheTokenIsAskedFor) {
+  absl::SetFlag(&FLAGS_join_file, "");
+  EXPECT_OK(Prepare(now_));
+  std::filesystem::remove_all(folder_);
+  EXPECT_THAT(Prepare(now_), IsNotFound(folder_, "--join and a token"));
+}
+
 // A new token may come from another authority.
 TEST_F(CoordinatorAccessTest, ATokensFileThatIsThereIsRead) {
   EXPECT_OK(WriteFileAtomically(token_file_, {absl::string_view("no token")}));
