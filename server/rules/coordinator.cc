@@ -220,9 +220,16 @@ absl::Status Coordinator::CheckHeader(
         header.restored_tokens(), " from a checkpoint"));
   }
   const v1::SynchronizationConfig& sync = options_.config.synchronization();
-  RETURN_IF_ERROR(
+  const absl::Status fits =
       CheckOffer(header.object(), UplinkSpec(sync),
-                 options_.plan.fragments(header.fragment()).size()));
+                 options_.plan.fragments(header.fragment()).size());
+  if (absl::IsFailedPrecondition(fits)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(fits.message(),
+                     "; if the configuration has changed since the island "
+                     "joined, start the island again"));
+  }
+  RETURN_IF_ERROR(fits);
   return CheckRankEnds(header);
 }
 
