@@ -101,7 +101,8 @@ constexpr Metric<RunStatus> kRun[] = {
      "End of the coordinator's certificate, as Unix time.",
      UnixTime<&RunStatus::certificate_expires_at>},
     {"insecure",
-     "1 if anyone who can reach the coordinator can change the run.",
+     "1 if the coordinator listens beyond its machine, and anyone who can "
+     "reach it can change the run.",
      [](const RunStatus& r) { return r.warning().empty() ? 0. : 1.; }},
 };
 

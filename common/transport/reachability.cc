@@ -187,7 +187,7 @@ Cause FindCause(const std::vector<std::string>& addresses, bool tls,
     if (tls) {
       return {
           "it closes the connection; it may be shutting down, or demand a "
-          "certificate of another authority (tls_cert)"};
+          "certificate of its own authority: with tls, or tls_cert"};
     }
     if (!ShownCertificate(addresses).empty()) {
       return {

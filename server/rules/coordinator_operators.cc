@@ -126,8 +126,8 @@ void Coordinator::HoldBack(const v1::ContributionHeader& header, double norm,
   const auto member = membership_.Check(header.identity());
   if (!member.ok()) return;
   EndMember(**member, v1::IslandStatus::DIVERGED,
-            absl::StrCat("of its contribution to fragment ", header.fragment(),
-                         ", ", reason),
+            absl::StrCat("its contribution to fragment ", header.fragment(),
+                         " was put aside: ", reason),
             now, effects);
 }
 

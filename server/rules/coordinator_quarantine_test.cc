@@ -54,17 +54,18 @@ TEST_F(QuarantineEffects, OfHoldingAndDropping) {
   EXPECT_THAT(
       TakeLines(run_),
       ElementsAre(
-          absl::StrCat("ended b/1 DIVERGED at 2s: of its contribution to "
-                       "fragment 0, ",
+          absl::StrCat("ended b/1 DIVERGED at 2s: its contribution to "
+                       "fragment 0 was put aside: ",
                        why),
           "account b/1 process 1 has 0 reported 0",
           absl::StrCat("quarantine 1 b/1 HELD inadmissible norm nan at 2s: ",
                        why),
           absl::StrCat("contribution_quarantined [b] ", what_,
                        ", is in quarantine as number 1: ", why),
-          absl::StrCat("island_evicted [b] island b (incarnation 1) was "
-                       "evicted: of its contribution to fragment 0, ",
-                       why),
+          absl::StrCat(
+              "island_evicted [b] island b (incarnation 1) was "
+              "evicted: its contribution to fragment 0 was put aside: ",
+              why),
           "discard b/1 f0 v0", "view"));
   ASSERT_OK(run_.core().Drop(1, run_.effects()));
   EXPECT_THAT(
@@ -113,16 +114,17 @@ TEST_F(QuarantineEffects, OfSettingAsideTheLargest) {
   EXPECT_THAT(
       TakeLines(run_),
       ElementsAre(
-          absl::StrCat("ended b/1 DIVERGED at 2s: of its contribution to "
-                       "fragment 0, ",
+          absl::StrCat("ended b/1 DIVERGED at 2s: its contribution to "
+                       "fragment 0 was put aside: ",
                        failed_),
           "account b/1 process 1 has 0 reported 0",
           absl::StrCat("quarantine 1 b/1 HELD norm 9.5 at 2s: ", failed_),
           absl::StrCat("contribution_quarantined [b] ", what_,
                        ", is in quarantine as number 1: ", failed_),
-          absl::StrCat("island_evicted [b] island b (incarnation 1) was "
-                       "evicted: of its contribution to fragment 0, ",
-                       failed_),
+          absl::StrCat(
+              "island_evicted [b] island b (incarnation 1) was "
+              "evicted: its contribution to fragment 0 was put aside: ",
+              failed_),
           "discard b/1 f0 v0", "view"));
   EXPECT_EQ(run_.core().run_state(), v1::RUNNING);
   EXPECT_THAT(run_.closed_rounds(), SizeIs(1));

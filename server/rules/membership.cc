@@ -3,6 +3,7 @@
 #include "server/rules/membership.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <utility>
 
@@ -15,8 +16,10 @@
 namespace causeway {
 namespace {
 
+// Returns the time between two, to a tenth of a second.
 std::string Age(absl::Time then, absl::Time now) {
-  return absl::StrCat(absl::ToDoubleSeconds(now - then), " s");
+  return absl::StrCat(std::round(absl::ToDoubleSeconds(now - then) * 10) / 10,
+                      " s");
 }
 
 absl::Status Diverged(const Member& member) {

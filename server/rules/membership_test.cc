@@ -113,6 +113,8 @@ TEST_F(MembershipTest, ANameInUseIsRefusedAndTheMessageSaysWhatToDo) {
               IsResourceExhausted("\"oslo\" is already joined (incarnation 1",
                                   "last heard from 4 s ago",
                                   "its lease ends in 6 s; retry"));
+  EXPECT_THAT(members_.Join(Request("oslo", 8), kStart + absl::Seconds(4.0123)),
+              IsResourceExhausted("last heard from 4 s ago", "ends in 6 s;"));
   EXPECT_EQ(members_.members().at("oslo").instance_id, 7);
   // The refused process does not renew the lease of the one that has the name.
   EXPECT_THAT(Names(members_.Expired(kStart + absl::Seconds(11))),

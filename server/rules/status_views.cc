@@ -58,11 +58,14 @@ std::string Hindrance(Coordinator& coordinator, const v1::Wait& wait) {
 void DescribeWait(Coordinator& coordinator, v1::IslandStatus& island) {
   const v1::Wait& wait = island.progress().wait();
   if (wait.reason() == v1::Wait::REASON_UNSPECIFIED) return;
-  const absl::Duration waited =
-      absl::Seconds(wait.seconds() + island.heartbeat_age_seconds());
-  absl::StrAppend(island.mutable_progress()->mutable_activity(), " (for ",
-                  absl::FormatDuration(absl::Trunc(waited, absl::Seconds(1))),
-                  Hindrance(coordinator, wait), ")");
+  const absl::Duration waited = absl::Trunc(
+      absl::Seconds(wait.seconds() + island.heartbeat_age_seconds()),
+      absl::Seconds(1));
+  // Zero would have no unit.
+  absl::StrAppend(
+      island.mutable_progress()->mutable_activity(), " (for ",
+      waited == absl::ZeroDuration() ? "0s" : absl::FormatDuration(waited),
+      Hindrance(coordinator, wait), ")");
 }
 
 }  // namespace

@@ -28,12 +28,12 @@ TEST(StatusViewsTest, AWaitSaysWhatTheUpdateLacks) {
         .activity();
   };
   ASSERT_OK(run.Contribute(Contribution(a, 0)));
-  EXPECT_EQ(activity(), "waiting (for 0; awaited: b)");
+  EXPECT_EQ(activity(), "waiting (for 0s; awaited: b)");
   ASSERT_OK(run.Contribute(Contribution(b, 0)));
   // The outer step may wait for the disk, or for followers.
-  EXPECT_EQ(activity(), "waiting (for 0; the update is being made)");
+  EXPECT_EQ(activity(), "waiting (for 0s; the update is being made)");
   run.Commit();
-  EXPECT_EQ(activity(), "waiting (for 0; the update is on its way)");
+  EXPECT_EQ(activity(), "waiting (for 0s; the update is on its way)");
 }
 
 }  // namespace
