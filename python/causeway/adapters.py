@@ -10,6 +10,7 @@ coordinator refuses to begin a run if the two do not match.
 
 import collections
 import hashlib
+import logging
 import sys
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import (Any, Callable, Collection, Deque, Dict, Iterator, List,
@@ -19,8 +20,10 @@ import torch
 
 from .creation import raw_bytes
 from .errors import InvalidArgument, ModelMismatch
-from .parameters import Slot, plain_name, unwrapped
+from .parameters import Slot, plain_name, slots_of, unwrapped
 from .joined_run import FROZEN, Run
+
+_log = logging.getLogger("causeway")
 
 # The parts that only PEFT adds to the names of adapted tensors.
 _ADAPTED = {"base_layer", "original_module"}
@@ -178,9 +181,23 @@ def frozen_digest(model: torch.nn.Module, exchanged: Collection[int],
 
 def check_frozen(model: torch.nn.Module, run: Run,
                  exchanged: Collection[int]) -> None:
-    """Raises ModelMismatch if the frozen tensors differ from the run's. Does
-    nothing if the run has no digest."""
+    """Raises ModelMismatch if the frozen tensors differ from the run's.
+
+    If the run has no digest, warns of parameters that nobody compares, unless
+    the run excludes them or their digest.
+    """
     if run.frozen is None:
+        frozen = [
+            slot.names[0] for slot in slots_of(model)
+            if not slot.parameter.requires_grad
+            and id(slot.parameter) not in exchanged
+            and not any(map(run.excludes, (FROZEN, *slot.names)))
+        ]
+        if frozen:
+            _log.warning(
+                "%s frozen parameters (such as %s) are not compared with those "
+                "of other islands: make the run with trainable_only=True, or "
+                "exclude them if they may differ", len(frozen), frozen[0])
         return
     found = frozen_digest(model, exchanged, run.excludes)
     if found != run.frozen:

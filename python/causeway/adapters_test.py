@@ -104,8 +104,16 @@ class AdaptersTest(ProcessTestCase):
                        {"tensors": {"exclude": list(excluded)}})
 
         check_frozen(model(), run(digest(model())), set())
-        # Somebody has removed the run's digest.
-        check_frozen(model(), run("frozen:*"), set())
+        with self.assertLogs("causeway", "WARNING") as logs:
+            # Somebody has removed the run's digest.
+            check_frozen(model(), run("frozen:*"), set())
+            check_frozen(model(), run("0.*", "1.*"), set())
+            exchanged = model()
+            check_frozen(exchanged, run(), set(map(id, exchanged.parameters())))
+            check_frozen(model(), run("1.*"), set())
+        self.assertEqual(len(logs.output), 1)
+        self.assertIn("2 frozen parameters (such as 0.weight) are not compared",
+                      logs.output[0])
         other = model()
         other[0].bias.data += 1
         with self.assertRaisesRegex(
