@@ -7,6 +7,7 @@ import ctypes
 import itertools
 import sys
 import types
+import weakref
 from dataclasses import dataclass
 from typing import (Any, Callable, Iterator, List, Mapping, NamedTuple,
                     Optional, Tuple)
@@ -15,7 +16,8 @@ import torch
 
 from . import _library
 from .device import TrainingStream
-from .errors import ModelMismatch, TensorMoved, Unimplemented
+from .errors import (InvalidArgument, ModelMismatch, TensorMoved,
+                     Unimplemented)
 from .native import NativeIsland
 from .parameters import Slot, check_module, match, reshard
 from .ranks import Ranks
@@ -286,9 +288,16 @@ def _between_graphs(function: Callable[[], None]) -> Callable[..., None]:
 class StepHook:
     """Calls functions before and after each step of an optimizer."""
 
+    # The last hook of each optimizer.
+    _last: ("weakref.WeakKeyDictionary[Any, weakref.ReferenceType[StepHook]]"
+            ) = weakref.WeakKeyDictionary()
+
     def __init__(self, optimizer: torch.optim.Optimizer,
                  after_step: Callable[[], None],
-                 before_step: Callable[[], None] = lambda: None):
+                 before_step: Callable[[], None] = lambda: None,
+                 is_over: Callable[[], bool] = lambda: True):
+        self._last[optimizer] = weakref.ref(self)
+        self._is_over = is_over
         self._optimizer: Any = optimizer
         self._handles: List[Any] = []
         self._rehearsal = False
@@ -310,6 +319,23 @@ class StepHook:
             ]
         else:
             self._replace(after_step, before_step)
+
+    @classmethod
+    def release(cls, optimizer: torch.optim.Optimizer) -> None:
+        """Removes the hook of an island that is over, because it would raise
+        the error that has ended the island.
+
+        Raises InvalidArgument if the island is not over.
+        """
+        found = cls._last.get(optimizer)
+        hook = found() if found is not None else None
+        if hook is None:
+            return
+        if not hook._is_over():
+            raise InvalidArgument(
+                "the optimizer is attached to another island, which still "
+                "trains: end that one with leave() and close()")
+        hook.remove()
 
     def _replace(self, after_step: Callable[[], None],
                  before_step: Callable[[], None]) -> None:

@@ -131,6 +131,8 @@ class Island:
         if self._attachment is not None:
             raise InvalidArgument("a model is attached already")
         optimizers = torch_optimizers(optimizer)
+        for other in optimizers:
+            StepHook.release(other)
         attachment = Attachment(model, self.run, shards)
         self._trained = Trained(optimizers, attachment, model, self.run)
         check_frozen(model, self.run,
@@ -142,7 +144,7 @@ class Island:
         self._hooks = [
             StepHook(other,
                      self._after_step if number == last else lambda: None,
-                     self._before_step)
+                     self._before_step, lambda: self._native.stopped)
             for number, other in enumerate(optimizers)
         ]
         self.wait()

@@ -17,6 +17,7 @@ from causeway._library import CUDA
 from causeway.attachment import Attachment
 from causeway.state import unpack
 from causeway.testing.least_squares import LeastSquares, largest_error
+from causeway.testing.one_island import OneIslandTestCase
 from causeway.testing.processes import (CONTINUE, KILL, STOP,
                                         ProcessTestCase)
 
@@ -55,39 +56,7 @@ class TwoIslandsTest(ProcessTestCase):
         self.train_two(model, 1e-3, dict(fragments=2), frozen="head")
 
 
-class OneIslandTest(ProcessTestCase):
-    """An island in this process."""
-
-    def setUp(self):
-        super().setUp()
-        self.model = LeastSquares()
-        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.4)
-
-    def join(self, **fields):
-        return causeway.join(self.address, island="east", timeout=60, **fields)
-
-    def begin(self, model=None, **run):
-        self.start_coordinator(
-            self.create_run(model or self.model, min_islands=1, **run))
-
-    @contextlib.contextmanager
-    def attached(self, **run):
-        self.begin(**run)
-        with self.join() as island:
-            island.attach(self.model, self.optimizer)
-            yield island
-
-    def values(self):
-        return [p.detach().clone() for p in self.model.parameters()]
-
-    def assert_values(self, expected):
-        for a, b in zip(self.model.parameters(), expected):
-            self.assertTrue(torch.equal(a, b))
-
-    def step(self):
-        self.optimizer.zero_grad()
-        self.model(0, 1).backward()
-        self.optimizer.step()
+class OneIslandTest(OneIslandTestCase):
 
     def test_says_what_the_run_is(self):
         self.begin(total_steps=30)
