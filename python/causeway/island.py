@@ -74,6 +74,7 @@ class Island:
 
     def _open(self) -> None:
         self._native = NativeIsland(self._options, self._ranks, self._timeout)
+        self._is_asked_to_leave = False
         # The signal may have come while the last handle was closed.
         if self._is_signalled:
             self._leave_by_signal()
@@ -242,6 +243,7 @@ class Island:
         """Asks to leave: the next step of the optimizer hands in the training,
         and sets should_stop. Only rank 0's request counts."""
         self._native.request_leave(reason)
+        self._is_asked_to_leave = True
 
     def _leave_by_signal(self) -> None:
         self._is_signalled = True
@@ -503,14 +505,15 @@ class Island:
 
     # --- The end. ---
 
-    def leave(self) -> None:
+    def leave(self, reason: str = "the training loop asks to") -> None:
         """Hands in the training, and leaves the run in order. All ranks call it
-        together. Does nothing if the island has ended."""
+        together. Does nothing if the island has ended. The operator sees the
+        reason, unless `request_leave` has given one before."""
         native = self._native
         if native.stopped or self._attachment is None:
             return
-        if self._ranks.rank == 0:
-            self.request_leave()
+        if self._ranks.rank == 0 and not self._is_asked_to_leave:
+            self.request_leave(reason)
         self._follow_stream()
         limit = self._options["leave_timeout_seconds"] + PATIENCE_SECONDS
         if native.step:
@@ -533,15 +536,18 @@ class Island:
 
     def __exit__(self, kind: Optional[Type[BaseException]],
                  error: Optional[BaseException], _: Any) -> None:
+        reason = f"training ended at step {self.step} of {self.total_steps}"
+        if error is not None:
+            reason = f"{type(error).__name__}: {error}".removesuffix(": ")
         try:
             # The ranks of an island leave together, which they cannot when one
             # of them has failed by itself.
             if error is None or isinstance(error, KeyboardInterrupt) or (
                     self._ranks.size == 1 and not isinstance(error, Error)):
-                self.leave()
+                self.leave(reason)
             else:
                 # The coordinator and the other ranks hear why.
-                self._native.fail(Error(f"{type(error).__name__}: {error}"))
+                self._native.fail(Error(reason))
             if error is None and self._attachment is None:
                 _log.warning("the island ends without a step: attach(model, "
                              "optimizer) was never called")

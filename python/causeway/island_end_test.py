@@ -10,6 +10,26 @@ from causeway.testing.one_island import OneIslandTestCase
 
 class IslandEndTest(OneIslandTestCase):
 
+    def assert_left(self, reason):
+        events = self.tool("events", "--coordinator", self.address)
+        self.assertRegex(events, f"island_left .*east.*{reason}")
+
+    def test_the_operator_sees_what_has_ended_a_loop(self):
+        self.begin()
+        for error, reason in ((ValueError("no such file"),
+                               "ValueError: no such file"),
+                              (KeyboardInterrupt(), "KeyboardInterrupt")):
+            with self.assertRaises(type(error)):
+                with self.join() as island:
+                    island.attach(self.model, self.optimizer)
+                    self.step()
+                    raise error
+            self.assert_left(reason)
+        with self.join() as island:
+            island.attach(self.model, self.optimizer)
+            island.request_leave("no disk")
+        self.assert_left("no disk")
+
     def test_an_optimizer_of_an_island_that_has_ended_is_free(self):
         self.begin()
         failed = self.join()
