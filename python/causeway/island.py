@@ -539,6 +539,11 @@ class Island:
         reason = f"training ended at step {self.step} of {self.total_steps}"
         if error is not None:
             reason = f"{type(error).__name__}: {error}".removesuffix(": ")
+        elif (self._attachment is not None and not self._native.stopped
+              and not self._is_asked_to_leave and self._ranks.rank == 0):
+            _log.warning("%s, so the island leaves: does the loop accumulate "
+                         "gradients (sampler(batches_per_step=...)), or end "
+                         "with its data?", reason)
         try:
             # The ranks of an island leave together, which they cannot when one
             # of them has failed by itself.

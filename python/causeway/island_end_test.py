@@ -2,7 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests how islands end, and what comes after."""
 
+import logging
 import unittest
+
+import torch
 
 import causeway
 from causeway.testing.one_island import OneIslandTestCase
@@ -25,10 +28,31 @@ class IslandEndTest(OneIslandTestCase):
                     self.step()
                     raise error
             self.assert_left(reason)
-        with self.join() as island:
-            island.attach(self.model, self.optimizer)
-            island.request_leave("no disk")
-        self.assert_left("no disk")
+        for leave in ("leave", "request_leave"):
+            with self.join() as island:
+                island.attach(self.model, self.optimizer)
+                getattr(island, leave)(f"no disk to {leave}")
+            self.assert_left(f"no disk to {leave}")
+
+    def test_a_loop_that_ends_before_the_run_is_warned(self):
+        with self.assertLogs("causeway", "WARNING") as logs:
+            with self.attached(total_steps=20) as island:
+                data = torch.arange(80)
+                # Each second batch accumulates only.
+                for number, _ in enumerate(island.sampler(data, 4)):
+                    if number % 2:
+                        self.step()
+        self.assertIn("training ended at step 11 of 20, so the island leaves: "
+                      "does the loop accumulate", str(logs.output))
+        self.assert_left("training ended at step 11 of 20")
+        for end in (causeway.Island.leave, causeway.Island.request_leave,
+                    lambda _: [self.step() for _ in range(20)]):
+            with self.assertLogs("causeway", "WARNING") as logs:
+                logging.getLogger("causeway").warning("alone")
+                with self.join() as island:
+                    island.attach(self.model, self.optimizer)
+                    end(island)
+            self.assertNotIn("so the island leaves", str(logs.output))
 
     def test_an_optimizer_of_an_island_that_has_ended_is_free(self):
         self.begin()

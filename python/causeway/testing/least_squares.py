@@ -25,8 +25,8 @@ def run_of(shapes=None, exclude=()):
     """Returns a run of tensors with these names and shapes."""
     shapes = SHAPES if shapes is None else shapes
     return Run(id="test-1", name="test", island="east", shard=0, shards=1,
-               data_order=0, step=0, total_steps=1, batch_size=1, sequence_length=1,
-               parameters=0, fragments=1,
+               data_order=0, step=0, total_steps=1, batch_size=1,
+               sequence_length=1, parameters=0, fragments=1,
                tensors=tuple(TensorInfo(n, s, 0) for n, s in shapes.items()),
                configuration={"tensors": {"exclude": list(exclude)}})
 
