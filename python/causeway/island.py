@@ -89,6 +89,11 @@ class Island:
         run = self.run
         self._next_step = run.step + 1
         self._tokens_per_step = run.batch_size * run.sequence_length
+        # With ACCO, whose steps vary, the coordinator allows more.
+        training = run.configuration["training"]
+        self._most_tokens = (
+            self._tokens_per_step
+            if training.get("inner_algorithm", "DDP") == "DDP" else math.inf)
         self._steps_per_round = int(
             run.configuration["synchronization"]["inner_steps_per_round"])
 
@@ -204,8 +209,8 @@ class Island:
         """Reports the tokens and the loss of the coming step of the optimizer.
 
         Contributions are weighted by their tokens. Without a report, a step has
-        `run.batch_size * run.sequence_length` tokens. Several reports before a
-        step add up, as accumulated gradients do.
+        `run.batch_size * run.sequence_length` tokens, and never counts more.
+        Several reports before a step add up, as accumulated gradients do.
 
         Args:
           tokens: the tokens of this rank, a number or a tensor, which is read
@@ -324,6 +329,8 @@ class Island:
             native.fail(error)
             raise
         tokens = self._tokens * self._ranks.size or self._tokens_per_step
+        if tokens > self._most_tokens:
+            self._warn_of_tokens(step, tokens)
         loss = math.nan
         if self._loss is not None or self._losses:
             for of_step, loss in self._losses.read(step, self._loss):
@@ -333,6 +340,13 @@ class Island:
         self._tokens, self._loss, self._next_step = 0, None, step
         native.after_step(tokens, loss, hook.learning_rate(),
                           self._step_timeout)
+
+    def _warn_of_tokens(self, step: int, tokens: int) -> None:
+        _log.warning("step %s has %s tokens over all ranks, and the run counts "
+                     "at most %s (batch_size times sequence_length); report() "
+                     "takes those of its own rank", step, tokens,
+                     self._most_tokens)
+        self._most_tokens = math.inf
 
     def _explain(self, step: int, loss: float) -> None:
         """Raises Diverged if parameters are not finite either.
