@@ -125,6 +125,16 @@ class RanksTest(ProcessTestCase):
         ranks[1].signal(KILL)
         self.assert_raises_in_time(ranks[0], "rank 1 is dead: ")
 
+    def test_the_reason_is_heard_though_a_collective_breaks_first(self):
+        self.start_coordinator(
+            self.create_run(LeastSquares(), min_islands=1,
+                            total_steps=100000))
+        ranks = self.start_ranks("east", part=0,
+                                 fault={"fault": "raise", "fault_step": 40})
+        for rank in ranks:
+            self.assertEqual(rank.wait(), 1, rank.output())
+        self.assert_has_left("rank 1 has given up: ValueError: no such file")
+
     def test_the_first_sigterm_ends_a_wait_for_a_rank(self):
         ranks, _ = self.fails("hang", 0, rank_timeout=1000)
         ranks[0].wait_for("joined")

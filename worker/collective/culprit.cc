@@ -69,6 +69,11 @@ absl::StatusOr<v1::RankFailure> Report(int rank, const v1::RankFailure& report,
   return report;
 }
 
+std::string GivenUp(const v1::RankFailure& report) {
+  return absl::StrCat("rank ", report.rank(),
+                      " has given up: ", report.message());
+}
+
 // Returns how long to wait for the report of `rank`, for which `reporter`
 // waited. It may come late only if the network reaches `rank` from rank 0,
 // which gets the reports, but not from `reporter`.
@@ -189,6 +194,20 @@ void ReportOwnFailure(int rank, const absl::Status& reason,
       << " could not tell the others why it gives up: " << told.message();
 }
 
+absl::Status CheckGivenUp(int ranks, Rendezvous* rendezvous) {
+  // The causes are not known, so people see all.
+  std::vector<std::string> reasons;
+  for (int rank = 1; rank < ranks; ++rank) {
+    const absl::StatusOr<v1::RankFailure> report =
+        ReportOf(rank, absl::ZeroDuration(), rendezvous);
+    if (report.ok() && report->rank() == rank) {
+      reasons.push_back(GivenUp(*report));
+    }
+  }
+  return reasons.empty() ? absl::OkStatus()
+                         : absl::AbortedError(absl::StrJoin(reasons, "; "));
+}
+
 absl::Status FindCulprit(const SeenFailure& failure, Rendezvous* rendezvous,
                          absl::FunctionRef<void()> reported) {
   const int rank = failure.rank;
@@ -228,8 +247,7 @@ absl::Status FindCulprit(const SeenFailure& failure, Rendezvous* rendezvous,
     reporters.insert(reporter);
     report = *next;
   }
-  return absl::AbortedError(absl::StrCat("rank ", report.rank(),
-                                         " has given up: ", report.message()));
+  return absl::AbortedError(GivenUp(report));
 }
 
 std::optional<bool> Reaches(int from, int to, absl::Duration timeout,

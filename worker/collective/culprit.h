@@ -28,6 +28,11 @@ inline constexpr absl::Duration kReportsNeeded = absl::Seconds(4);
 void ReportOwnFailure(int rank, const absl::Status& reason,
                       Rendezvous* rendezvous);
 
+// Returns the reasons of those among `ranks` ranks, other than 0, that have
+// reported to give up for a reason of their own: ABORTED; otherwise OK. It is
+// for rank 0, whose table answers at once.
+absl::Status CheckGivenUp(int ranks, Rendezvous* rendezvous);
+
 // Describes a failure as one rank has seen it.
 struct SeenFailure {
   int rank = 0;

@@ -92,6 +92,22 @@ TEST(CulpritTest, ARankThatGaveUpIsNamedWithItsReason) {
                        "rank 1 has given up: training diverged"));
 }
 
+TEST(CulpritTest, Rank0HearsWhoHasGivenUp) {
+  LocalRendezvous rendezvous;
+  ReportOwnFailure(3, absl::UnknownError("ValueError: x"), &rendezvous);
+  // Rank 1 is a victim, and rank 2 has reported nothing.
+  Find(1, 3, kLost, &rendezvous).IgnoreError();
+  EXPECT_OK(CheckGivenUp(3, &rendezvous));
+  EXPECT_THAT(CheckGivenUp(4, &rendezvous),
+              StatusIs(absl::StatusCode::kAborted,
+                       "rank 3 has given up: ValueError: x"));
+  ReportOwnFailure(2, absl::UnknownError("RuntimeError: y"), &rendezvous);
+  EXPECT_THAT(CheckGivenUp(4, &rendezvous),
+              StatusIs(absl::StatusCode::kAborted,
+                       "rank 2 has given up: RuntimeError: y; rank 3 has "
+                       "given up: ValueError: x"));
+}
+
 // A rendezvous whose keeper is dead or stuck, as a rank sees it.
 class AwayRendezvous : public Rendezvous {
  public:

@@ -234,6 +234,16 @@ TEST_F(CApiRanksTest, OtherRanksHearWhyRank0HasNoRun) {
   EXPECT_STREQ(causeway_last_error(), "rank 0 has given up: no data");
 }
 
+TEST_F(CApiRanksTest, WhatAnotherRankHasSaidCountsMoreThanRank0sFailure) {
+  ASSERT_EQ(causeway_fail(follower_, CAUSEWAY_UNKNOWN, "no such file"),
+            CAUSEWAY_OK);
+  ASSERT_EQ(causeway_fail(island_, CAUSEWAY_UNKNOWN, "connection closed"),
+            CAUSEWAY_OK);
+  causeway_run run;
+  EXPECT_EQ(causeway_await_run(island_, 60, &run), CAUSEWAY_ABORTED);
+  EXPECT_STREQ(causeway_last_error(), "rank 1 has given up: no such file");
+}
+
 TEST_F(CApiRanksTest, OtherRanksLeaveWithRank0BeforeTheRun) {
   ASSERT_EQ(causeway_request_leave(island_, "no time"), CAUSEWAY_OK);
   causeway_run run;

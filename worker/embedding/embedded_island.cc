@@ -17,6 +17,7 @@
 #include "common/transport/identity.h"
 #include "glog/logging.h"
 #include "proto/coordinator.pb.h"
+#include "worker/collective/culprit.h"
 #include "worker/collective/rank_stamps.h"
 #include "worker/collective/tcp_rendezvous.h"
 #include "worker/collective/verdicts.h"
@@ -118,7 +119,11 @@ class LeadingIsland : public EmbeddedIsland {
   }
 
   void Fail(const absl::Status& status) override {
-    if (!end_.has_value()) End(status).IgnoreError();
+    if (end_.has_value()) return;
+    // The program may fail because another rank, which has said why, is gone
+    // from a collective of theirs.
+    const absl::Status others = OthersFailure();
+    End(others.ok() ? status : others).IgnoreError();
   }
   absl::Status Failure() override {
     if (!end_.has_value() || absl::IsCancelled(*end_)) return absl::OkStatus();
@@ -250,6 +255,16 @@ class LeadingIsland : public EmbeddedIsland {
       RETURN_IF_ERROR(said);
     }
     return true;
+  }
+
+  // Returns the failures that the other ranks have reported, if any.
+  absl::Status OthersFailure() {
+    for (int rank = 1; rank < options_.ranks; ++rank) {
+      const absl::Status said =
+          AwaitRank(Milestone::kAttached, rank, absl::ZeroDuration(), table());
+      if (absl::IsAborted(said)) return said;
+    }
+    return CheckGivenUp(options_.ranks, table());
   }
 
   absl::Status CheckBegun() const {
