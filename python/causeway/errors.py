@@ -105,7 +105,8 @@ class RankFailed(Error):
 
 class Diverged(Error):
     """Values are not finite, or the coordinator has quarantined a contribution.
-    Join again to continue from the run's parameters."""
+    Join again to continue from the run's parameters, with a new optimizer: the
+    old one's state may not be finite."""
 
     code = 11
 
