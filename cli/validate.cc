@@ -83,8 +83,10 @@ absl::Status Validate(const v1::RunConfig& config,
   }
   const v1::TrainingConfig& training = config.training();
   const double step_tokens = static_cast<double>(TokensPerStep(config));
-  out << absl::StrFormat("model     %s parameters in %u layers\n",
-                         HumanCount(layout.size), CountBlocks(layout));
+  const uint32_t blocks = CountBlocks(layout);
+  out << absl::StrFormat(
+      "model     %s parameters in %u %s%s\n", HumanCount(layout.size), blocks,
+      config.has_tensors() ? "block" : "layer", blocks == 1 ? "" : "s");
   out << absl::StrFormat(
       "training  %u steps of %s tokens on each island: %s tokens\n",
       training.total_steps(), HumanCount(step_tokens),

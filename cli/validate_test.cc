@@ -105,7 +105,7 @@ TEST_F(ValidateTest, ShowsThePlanOfARunOfTensors) {
   const std::string config =
       Write("run.textproto", WithOverlap(kTensorsConfig));
   EXPECT_EQ(Run({config}), kExitOk) << err_.str();
-  EXPECT_THAT(out_.str(), HasSubstr("model     52 parameters in 2 layers\n"
+  EXPECT_THAT(out_.str(), HasSubstr("model     52 parameters in 2 blocks\n"
                                     "training  100 steps of 16 tokens"));
   EXPECT_THAT(out_.str(), HasSubstr("\n       0        2      32       +0"));
   EXPECT_THAT(out_.str(), HasSubstr("\n       1        1      20       +5"));
@@ -127,7 +127,7 @@ TEST_F(ValidateTest, ACheckpointTellsTheTensors) {
       checkpoint, {.tensors = {FloatTensor("h.0.w", {3, 2}, values)}}));
   EXPECT_EQ(Run({config, "--initial_parameters", checkpoint}), kExitOk)
       << err_.str();
-  EXPECT_THAT(out_.str(), HasSubstr("6 parameters in 1 layers"));
+  EXPECT_THAT(out_.str(), HasSubstr("6 parameters in 1 block\n"));
   EXPECT_EQ(Run({Write("llama.textproto", kTestConfig), "--initial_parameters",
                  checkpoint}),
             kExitFailure);

@@ -108,8 +108,12 @@ absl::StatusOr<v1::FragmentPlan> MakeFragmentPlan(const ModelLayout& layout,
   const bool only_blocks = most == block_sizes.size();
   if (fragments < 1 || fragments > most) {
     return absl::InvalidArgumentError(absl::StrFormat(
-        "synchronization.fragments is %d; a model of %d blocks takes 1 to %d",
-        fragments, block_sizes.size(), most));
+        "synchronization.fragments is %d; a model of %d blocks takes 1 to %d%s",
+        fragments, block_sizes.size(), most,
+        config.has_tensors()
+            ? "; blocks are found by numbers in names, as in layers.3.; say "
+              "where with tensors.block (create_run(block=...))"
+            : ""));
   }
   std::vector<uint32_t> fragment_of_block(block_sizes.size(), 0);
   if (fragments > 1) {

@@ -16,6 +16,7 @@ namespace causeway {
 namespace {
 
 using testing::ElementsAre;
+using testing::EndsWith;
 using Sync = v1::SynchronizationConfig;
 
 // Makes tensors of 1, 2, 3, ... values: embedding, two tensors per block, final
@@ -204,8 +205,14 @@ TEST(FragmentPlanTest, CutsARealLayout) {
 TEST(FragmentPlanTest, RefusesImpossibleNumbers) {
   for (const uint32_t fragments : {0, 5}) {
     EXPECT_THAT(MakeFragmentPlan(LayoutOf(3), Config(fragments, Sync::STRIDED)),
-                IsInvalidArgument("a model of 3 blocks takes 1 to 4"));
+                IsInvalidArgument(EndsWith("a model of 3 blocks takes 1 to "
+                                           "4")));
   }
+  v1::RunConfig config = Config(5, Sync::STRIDED);
+  config.mutable_tensors();
+  EXPECT_THAT(MakeFragmentPlan(LayoutOf(3), config),
+              IsInvalidArgument("takes 1 to 4; blocks are found by numbers in "
+                                "names, as in layers.3.; say where"));
 }
 
 // A last fragment for tensors outside of blocks would be empty.

@@ -63,7 +63,7 @@ class CreateRunTest(ProcessTestCase):
         plan = self.validate(LeastSquares(tied=True), exclude=["head.*"],
                              mean_only=["layers.1.weight"], fragments=2,
                              block=["layers.#."], format="INT4", shards=7)
-        self.assertIn("in 2 layers", plan)
+        self.assertIn("in 2 blocks", plan)
         self.assertIn("56", plan)
         self.assertIn("116", self.validate(LeastSquares(tied=True)))
 

@@ -237,7 +237,7 @@ TEST_F(TensorsTest, TwoIslandsTrainWhatOnlyTheyKnow) {
   const int port = Port();
   EXPECT_THAT(RunTool({"validate", Path("run.textproto"),
                        "--initial_parameters", Path("model.safetensors")}),
-              HasSubstr("in 2 layers"));
+              HasSubstr("in 2 blocks"));
   absl::Status east, west;
   std::thread east_thread([&] { east = RunIsland("east", 0, port); });
   std::thread west_thread([&] { west = RunIsland("west", 1, port); });
