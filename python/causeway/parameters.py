@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Matches the tensors of a PyTorch module with those of a run."""
 
+import itertools
 from dataclasses import dataclass, field
-from typing import Any, Collection, Dict, List, Tuple
+from typing import Any, Collection, Dict, List, Optional, Tuple
 
 import torch
 
@@ -96,6 +97,18 @@ def _shape(shape: Collection[int]) -> str:
     return "[" + ", ".join(str(extent) for extent in shape) + "]"
 
 
+def _part_of_run(names: Collection[str], run: Run) -> Optional[str]:
+    """Returns the part of the model, such as "network", that has the run's
+    tensors, if there is one."""
+    first = "." + run.tensors[0].name
+    for name in names:
+        part = name[:-len(first)]
+        if name.endswith(first) and all(f"{part}.{tensor.name}" in names
+                                        for tensor in run.tensors):
+            return part
+    return None
+
+
 def match(model: torch.nn.Module, run: Run,
           shards: Collection[str] = ()) -> List[Tuple[TensorInfo, Slot]]:
     """Returns the run's tensors, each with the model's parameter.
@@ -133,13 +146,20 @@ def match(model: torch.nn.Module, run: Run,
                 f"{tensor.name} is {_shape(shape)} in the model and "
                 f"{_shape(tensor.shape)} in the run")
         pairs.append((tensor, slot))
+    extra: List[str] = []
     for slot in slots:
         if (id(slot) not in taken and slot.parameter.requires_grad
                 and not any(run.excludes(name) for name in slot.names)):
-            problems.append(
+            extra.append(
                 f"the run has no tensor {slot.names[0]} "
                 f"{_shape(slot.parameter.shape)}, which the model trains")
-    if problems:
-        raise ModelMismatch(
-            f"the model is not that of run {run.name}: {_listed(problems)}")
+    if problems or extra:
+        part = None if pairs else _part_of_run(by_name, run)
+        if part is not None:
+            raise ModelMismatch(
+                f"the tensors of run {run.name} are those of model.{part}: "
+                f'attach that (Lightning: module="{part}")')
+        mixed = itertools.chain(*itertools.zip_longest(problems, extra))
+        raise ModelMismatch(f"the model is not that of run {run.name}: "
+                            f"{_listed(list(filter(None, mixed)))}")
     return pairs

@@ -34,7 +34,18 @@ class MatchTest(unittest.TestCase):
                      r"head.weight is \[10, 6\] in the model and \[6, 10\]")
 
     def test_lists_only_some_of_many_differences(self):
-        self.refused(torch.nn.Linear(2, 2), run_of(), "and 2 more differences")
+        self.refused(torch.nn.Linear(2, 2), run_of(),
+                     "no parameter layers.0.weight.*; the run has no tensor "
+                     "weight .*; and 2 more differences")
+
+    def test_names_the_part_of_the_model_that_the_run_has(self):
+        model = torch.nn.Module()
+        model.a = torch.nn.Module()
+        model.a.network = LeastSquares()
+        model.other = torch.nn.Linear(2, 2)
+        self.refused(model, run_of(), "are those of model.a.network: attach")
+        model.a.network.layers = None
+        self.refused(model, run_of(), "has no parameter layers.0.weight")
 
     def test_frozen_and_excluded_parameters_may_be_missing(self):
         shapes = {n: s for n, s in SHAPES.items() if n != "layers.1.bias"}
