@@ -100,6 +100,18 @@ def _parameters_of(model: "torch.nn.Module") -> Dict[str, Any]:
             if slot.parameter.requires_grad}
 
 
+def _frozen_names(model: Any) -> List[str]:
+    """Returns the names of a module's frozen parameters and of its buffers;
+    none of other models."""
+    if isinstance(model, Mapping):
+        return []
+    from .parameters import plain_name, slots_of, unwrapped
+    names = [name for slot in slots_of(model)
+             if not slot.parameter.requires_grad for name in slot.names]
+    return names + [plain_name(name)
+                    for name, _ in unwrapped(model).named_buffers()]
+
+
 def _nothing() -> "torch.Tensor":
     import torch
     return torch.empty(0, dtype=torch.float32, device="cpu")
@@ -124,7 +136,7 @@ def _trainable_of(model: Any,
     def excludes(name: str) -> bool:
         if not matches_any(exclude, name):
             return False
-        # A pattern that matches nothing in the file is refused.
+        # The coordinator refuses a pattern that matches nothing in the file.
         tensors[name] = _nothing()
         return True
 
@@ -201,7 +213,8 @@ def create_run(model: "Union[torch.nn.Module, Mapping[str, Any]]",
       max_islands: the most islands at once.
       shards: the disjoint parts of the data; default: min_islands.
       seed: the run's seed.
-      exclude: patterns of names that islands do not exchange.
+      exclude: patterns of names that islands do not exchange, which may be
+        those of buffers and frozen parameters.
       mean_only: patterns of embeddings and heads, for RADIAL_DIRECTIONAL.
       block: where names have the number of their block, as "layers.#.".
       dtype: the type of the values in the file, of a torch.nn.Module; default:
@@ -236,6 +249,14 @@ def create_run(model: "Union[torch.nn.Module, Mapping[str, Any]]",
                                   "model before it is")
     if not tensors:
         raise InvalidArgument("no parameter of the model requires gradients")
+    for pattern in exclude:
+        if not any(matches_any([pattern], key) for key in tensors):
+            for key in _frozen_names(model):
+                if matches_any([pattern], key):
+                    # The coordinator refuses a pattern that matches nothing in
+                    # the file.
+                    tensors[key] = _nothing()
+                    break
     os.makedirs(directory, exist_ok=True)
     if frozen is not None:
         from .adapters import save_configuration

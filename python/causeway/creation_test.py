@@ -106,6 +106,15 @@ class CreateRunTest(ProcessTestCase):
         model.head.weight.requires_grad_(False)
         self.assertIn("56", self.validate(model, fragments=2))
 
+    def test_what_no_island_exchanges_may_be_excluded(self):
+        model = LeastSquares()
+        model.head.weight.requires_grad_(False)
+        for exclude in (["head.*"], ["mask"], ["head.*", "m*", "*.1.bias"]):
+            self.assertIn("52" if len(exclude) > 1 else "56",
+                          self.validate(model, exclude=exclude, fragments=2))
+        with self.assertRaisesRegex(InvalidArgument, "exclude \"hat\" match"):
+            self.create_run(model, exclude=["mask", "hat"])
+
     def test_bf16_models_may_begin_as_fp32(self):
         model = LeastSquares().to(torch.bfloat16)
         for dtype in (None, torch.float32):
