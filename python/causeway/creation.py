@@ -6,6 +6,7 @@ import ctypes
 import json
 import math
 import os
+import sys
 from dataclasses import dataclass
 from typing import (TYPE_CHECKING, Any, BinaryIO, Dict, Iterable, List, Mapping,
                     Optional, Tuple, Union)
@@ -146,6 +147,20 @@ def _trainable_of(model: Any,
     return tensors, frozen
 
 
+def _converted(tensors: Mapping[str, Any], dtype: Any) -> Dict[str, Any]:
+    """Returns tensors of PyTorch as others of type `dtype`."""
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(dtype, torch.dtype):
+        raise InvalidArgument(f"dtype is {dtype!r}; it is a torch.dtype, such "
+                              "as torch.bfloat16")
+    for key, tensor in tensors.items():
+        if not isinstance(tensor, torch.Tensor):
+            raise InvalidArgument(
+                f"dtype is for PyTorch's tensors, and {key} is of type "
+                f"{type(tensor).__name__}: convert the values before")
+    return {key: tensor.to(dtype) for key, tensor in tensors.items()}
+
+
 def create_run(model: "Union[torch.nn.Module, Mapping[str, Any]]",
                directory: Path,
                *,
@@ -217,7 +232,7 @@ def create_run(model: "Union[torch.nn.Module, Mapping[str, Any]]",
         those of buffers and frozen parameters.
       mean_only: patterns of embeddings and heads, for RADIAL_DIRECTIONAL.
       block: where names have the number of their block, as "layers.#.".
-      dtype: the type of the values in the file, of a torch.nn.Module; default:
+      dtype: the type of the values in the file, of PyTorch's tensors; default:
         the parameters'.
 
     Raises:
@@ -235,7 +250,7 @@ def create_run(model: "Union[torch.nn.Module, Mapping[str, Any]]",
         tensors = (dict(model) if isinstance(model, Mapping)
                    else _parameters_of(model))
     if dtype is not None:
-        tensors = {key: tensor.to(dtype) for key, tensor in tensors.items()}
+        tensors = _converted(tensors, dtype)
     for key, tensor in tensors.items():
         if _type_of(tensor) not in _TYPES:
             raise InvalidArgument(

@@ -125,6 +125,11 @@ class CreateRunTest(ProcessTestCase):
             self.create_run(LeastSquares().double())
         with self.assertRaisesRegex(InvalidArgument, "is of type .*float64"):
             self.create_run(LeastSquares(), dtype=torch.float64)
+        with self.assertRaisesRegex(InvalidArgument, "dtype is 'bfloat16'; it"):
+            self.create_run(LeastSquares(), dtype="bfloat16")
+        with self.assertRaisesRegex(InvalidArgument, "dtype .* a is of .*nda"):
+            self.create_run({"a": numpy.zeros(3, numpy.float32)},
+                            dtype=torch.bfloat16)
         with self.assertRaisesRegex(InvalidArgument, "no parameter"):
             self.create_run(torch.nn.ReLU())
         sharded = torch.zeros(2)
