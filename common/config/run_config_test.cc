@@ -189,7 +189,8 @@ INSTANTIATE_TEST_SUITE_P(
     All, RunConfigBadValueTest,
     testing::Values(
         BadValue{"inner_steps_per_round: 10", "inner_steps_per_round: 0",
-                 "f:11:3: synchronization.inner_steps_per_round", "1 to 1e+06"},
+                 "f:11:3: synchronization.inner_steps_per_round",
+                 "1 to 1000000"},
         BadValue{"membership {",
                  "outer_optimizer { merge: MERGE_UNSPECIFIED }\nmembership {",
                  "f:13:19: outer_optimizer.merge", "MEAN, RADIAL_DIRECTIONAL"},

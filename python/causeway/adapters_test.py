@@ -100,7 +100,7 @@ class AdaptersTest(ProcessTestCase):
     def test_an_island_compares(self):
 
         def run(*excluded):
-            return Run("id", "test", "east", 0, 1, 0, 1, 1, 1, 1, 1, (),
+            return Run("id", "test", "east", 0, 1, 0, 0, 1, 1, 1, 1, 1, (),
                        {"tensors": {"exclude": list(excluded)}})
 
         check_frozen(model(), run(digest(model())), set())

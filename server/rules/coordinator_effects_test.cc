@@ -62,6 +62,7 @@ TEST(CoordinatorEffects, OfJoins) {
   }
   expected.set_run_step(5);
   expected.set_shards(2);
+  expected.set_data_order(1);
   expected.set_run_state(v1::RUNNING);
   EXPECT_EQ(response.DebugString(), expected.DebugString());
   // The joiner keeps the position, even if it is never heard of again.

@@ -179,9 +179,8 @@ TEST(CoordinatorRestart, AContributionThatDoesNotFitIsNotAdmitted) {
                       .tokens = 1000}};
   CoordinatorDriver run({}, HeadsAt(0), {}, history);
   EXPECT_THAT(run.core().Admit(3, run.now(), run.effects()).status(),
-              IsFailedPrecondition("the run uses FP32; if the configuration "
-                                   "has changed since the island joined, start "
-                                   "the island again"));
+              IsFailedPrecondition("if the configuration has changed since the "
+                                   "island joined, start the island again"));
   EXPECT_OK(run.core().Drop(3, run.effects()));
   // Numbers are not used again.
   const v1::IslandIdentity b = run.Join("b");

@@ -210,11 +210,13 @@ TEST_F(MembershipTest, LiveIslandsHaveDifferentPlacesAtTheData) {
   EXPECT_EQ(Join("a", 1).place, 0);
   Member& second = Join("b", 2);
   EXPECT_EQ(second.place, 1);
-  EXPECT_EQ(Join("c", 3).place, 2) << "three islands, two shards";
+  Member& third = Join("c", 3);
+  EXPECT_EQ(third.place, 2) << "three islands, two shards";
   // The next island continues where one has ended ...
   members_.End(second, v1::IslandStatus::LEFT, "finished", kStart);
   Member& replacement = Join("d", 4);
   EXPECT_EQ(replacement.place, 1);
+  members_.End(third, v1::IslandStatus::LEFT, "finished", kStart);
   // ... and a name that comes back gets its old shard, in another order while
   // the place is taken.
   Member& shared = Join("b", 5);

@@ -184,7 +184,7 @@ TEST_F(TrustTest, AnIslandEnrolsTrainsRenewsAndIsRevoked) {
 }
 
 TEST_F(TrustTest, ATokenWithoutUseIsRefused) {
-  EXPECT_THAT(RunTool({"token", "create", "--island=a", "--uses=0"}, 1),
+  EXPECT_THAT(RunTool({"token", "create", "--island=a", "--uses=0"}, 2),
               HasSubstr("--uses is 0; allowed: 1"));
 }
 
