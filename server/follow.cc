@@ -200,13 +200,20 @@ class Candidate {
   absl::StatusOr<bool> Step() {
     const absl::StatusOr<OfficeView> office = election_->view();
     const Follower::View own = follower_->view();
-    const Holding holding{own.run_id, own.is_complete, own.epoch};
+    const Holding holding{own.run_id, own.is_complete, own.epoch,
+                          own.recorded_leader};
     ASSIGN_OR_RETURN(const Voter::Step step, voter_.Next(office, holding));
     switch (step) {
       case Voter::Step::kWait:
         return false;
       case Voter::Step::kFollow:
         follower_->Follow(office->leader->address());
+        return false;
+      case Voter::Step::kFollowLast:
+        LOG(WARNING) << "etcd has not answered yet: following the coordinator "
+                        "at "
+                     << holding.leader << ", which led last";
+        follower_->Follow(holding.leader);
         return false;
       case Voter::Step::kPause:
         follower_->Pause();

@@ -3,6 +3,7 @@
 #include "server/election/office.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
@@ -14,6 +15,9 @@ namespace causeway {
 namespace {
 
 using Step = Voter::Step;
+
+// No office has this epoch, so the leader that etcd names is followed anew.
+constexpr uint64_t kOfCopy = std::numeric_limits<uint64_t>::max();
 
 // Returns what coordinator `name` must do: wait, follow or campaign.
 absl::StatusOr<Step> StepOf(const OfficeView& view, absl::string_view name,
@@ -90,8 +94,15 @@ absl::StatusOr<Voter::Step> Voter::Next(const absl::StatusOr<OfficeView>& view,
   // While etcd is away, keep following the leader, which may be healthy.
   if (!view.ok()) {
     if (following_ != 0) patience_ = kPatience;
-    return Step::kWait;
+    // A process that has read etcd may have asked for the office since it last
+    // followed, so only a new one may follow whom it followed before.
+    if (has_read_ || holding.leader.empty() || ++unanswered_ != kPatience) {
+      return Step::kWait;
+    }
+    following_ = kOfCopy;
+    return Step::kFollowLast;
   }
+  has_read_ = true;
   ASSIGN_OR_RETURN(const Step step, StepOf(*view, name_, holding));
   if (step == Step::kFollow) {
     patience_ = 0;

@@ -43,6 +43,8 @@ struct Holding {
   // Is true if a run could continue from it.
   bool is_complete = false;
   uint64_t epoch = 0;
+  // If it is a copy, the address of the leader that it was last filled by.
+  std::string leader = "";
 };
 
 // Returns the office once `candidate`, which may campaign, has won. The
@@ -99,6 +101,8 @@ class Voter {
     kWait,
     // Follow the leader at its address.
     kFollow,
+    // Follow Holding::leader, because etcd has not answered this process yet.
+    kFollowLast,
     // Stop following, and ask again at once: changes that arrived meanwhile may
     // have changed the disk.
     kPause,
@@ -108,7 +112,8 @@ class Voter {
 
   // The lease of a healthy leader may have ended while etcd was away. To give
   // the leader time to get another, a follower waits for this many calls of
-  // Next() before it campaigns.
+  // Next() before it campaigns. A new process waits as long for etcd's first
+  // answer before it follows the leader of its copy.
   static constexpr int kPatience = 20;
 
   explicit Voter(std::string name) : name_(std::move(name)) {}
@@ -119,10 +124,15 @@ class Voter {
 
  private:
   const std::string name_;
-  // The epoch of the followed leader; 0 if there is none.
+  // The epoch of the followed leader; 0 if there is none, and more than any
+  // office's if it is the leader of the copy.
   uint64_t following_ = 0;
   // Counts the remaining waits.
   int patience_ = 0;
+  // Is true once etcd has answered.
+  bool has_read_ = false;
+  // Counts the calls of Next() before that.
+  int unanswered_ = 0;
 };
 
 }  // namespace causeway

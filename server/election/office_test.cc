@@ -147,6 +147,50 @@ TEST_F(VoterTest, AStartThatFindsNoEtcdDoesNotDelayTheElection) {
   Expect(Step::kCampaign);
 }
 
+TEST_F(VoterTest, ANewProcessWithoutEtcdFollowsTheLeaderOfItsCopy) {
+  Holding copy = kCopy;
+  copy.leader = "a:7070";
+  const auto next_without_etcd = [&](const Holding& holding) {
+    return voter_.Next(absl::UnavailableError("away"), holding);
+  };
+  // It has no copy.
+  for (int i = 0; i <= Voter::kPatience; ++i) {
+    EXPECT_THAT(next_without_etcd(kCopy), IsOkAndHolds(Step::kWait));
+  }
+  for (int i = 1; i < Voter::kPatience; ++i) {
+    EXPECT_THAT(next_without_etcd(copy), IsOkAndHolds(Step::kWait));
+  }
+  EXPECT_THAT(next_without_etcd(copy), IsOkAndHolds(Step::kFollowLast));
+  EXPECT_THAT(next_without_etcd(copy), IsOkAndHolds(Step::kWait));
+  // It obeys etcd once it answers.
+  SetLeads(true);
+  Expect(Step::kFollow);
+  // Later it follows only whom etcd names.
+  SetLeads(false);
+  Expect(Step::kPause);
+  for (int i = 0; i <= Voter::kPatience; ++i) {
+    EXPECT_THAT(next_without_etcd(copy), IsOkAndHolds(Step::kWait));
+  }
+}
+
+TEST_F(VoterTest, TheLeaderOfACopyIsLeftBeforeACampaign) {
+  Holding copy = kCopy;
+  copy.leader = "a:7070";
+  for (int i = 1; i < Voter::kPatience; ++i) {
+    EXPECT_THAT(voter_.Next(absl::UnavailableError("away"), copy),
+                IsOkAndHolds(Step::kWait));
+  }
+  EXPECT_THAT(voter_.Next(absl::UnavailableError("away"), copy),
+              IsOkAndHolds(Step::kFollowLast));
+  // The leader has time for another lease.
+  SetLeads(false);
+  EXPECT_THAT(voter_.Next(absl::UnavailableError("away"), copy),
+              IsOkAndHolds(Step::kWait));
+  for (int i = 0; i < Voter::kPatience; ++i) Expect(Step::kWait);
+  Expect(Step::kPause);
+  Expect(Step::kCampaign);
+}
+
 TEST_F(VoterTest, ALeaderHasTimeForAnotherLeaseAfterEtcdWasAway) {
   SetLeads(true);
   Expect(Step::kFollow);

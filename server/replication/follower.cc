@@ -154,6 +154,7 @@ absl::Status Follower::OpenCopy() {
   });
   published_.Open(state_.get(), heads_.get(), run_->run_id);
   absl::MutexLock lock(&mu_);
+  view_.recorded_leader = is_copy_ ? leader.address : "";
   view_.run_id = run_->run_id;
   view_.config = run_->config;
   view_.epoch = run_->epoch;

@@ -78,6 +78,8 @@ class Follower {
   struct View {
     // The address of the current or last leader, or empty.
     std::string leader;
+    // The address of the leader that the log names; empty if it is no copy.
+    std::string recorded_leader;
     // Empty until the run is known.
     std::string run_id;
     // The configuration that the leader runs with.

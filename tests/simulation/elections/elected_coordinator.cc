@@ -212,7 +212,10 @@ void ElectedCoordinator::Vote() {
   // A pause lasts until the current write has ended.
   if (is_campaigning_ || (IsBusy() && stream_ == nullptr)) return;
   const absl::StatusOr<OfficeView> office = book_.view();
-  const Holding holding{run_id_, disk().is_complete, epoch_};
+  const Holding holding{run_id_, disk().is_complete, epoch_,
+                        disk().is_complete && disk().is_copy
+                            ? CoordinatorName(disk().leader)
+                            : ""};
   const absl::StatusOr<Voter::Step> step = voter_->Next(office, holding);
   if (!step.ok()) {
     parts_.checker->Fail(name_, " ends for good: ", step.status().message());
@@ -224,6 +227,10 @@ void ElectedCoordinator::Vote() {
     case Voter::Step::kFollow:
       Pause();
       following_ = CoordinatorOf(office->leader->address());
+      return Dial();
+    case Voter::Step::kFollowLast:
+      Pause();
+      following_ = CoordinatorOf(holding.leader);
       return Dial();
     case Voter::Step::kPause:
       Pause();

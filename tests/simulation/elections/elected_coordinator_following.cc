@@ -93,6 +93,7 @@ void ElectedCoordinator::TakeRun(const Stream& stream,
   run_id_ = run_id;
   epoch_ = epoch;
   disk().is_copy = true;
+  disk().leader = stream->leader_machine;
 }
 
 void ElectedCoordinator::TakeCopy(const Stream& stream,
@@ -106,6 +107,7 @@ void ElectedCoordinator::TakeCopy(const Stream& stream,
     disk() = {.run_id = run_id_,
               .epoch = epoch_,
               .is_copy = true,
+              .leader = stream->leader_machine,
               .is_complete = true,
               .log = log,
               .durable = log.size()};

@@ -37,6 +37,8 @@ struct ElectionDisk {
   uint64_t epoch = 0;
   // If true, the run is another coordinator's.
   bool is_copy = false;
+  // The machine of the leader that a copy was last filled by.
+  uint32_t leader = 0;
   // If true, the run can continue from here.
   bool is_complete = false;
   LogOfChanges log;
