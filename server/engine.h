@@ -158,10 +158,11 @@ class Engine {
   // Returns UNAVAILABLE if the coordinator has stood down; listeners are called
   // when it does.
   absl::Status CheckInOffice();
-  // Notes whether etcd answers this coordinator, which was elected there.
-  void NoteEtcd(bool answers) {
+  // Notes what is wrong with etcd, where this coordinator was elected; empty if
+  // nothing is.
+  void NoteEtcd(std::string problem) {
     absl::MutexLock lock(&mu_);
-    lacks_etcd_ = !answers;
+    etcd_problem_ = std::move(problem);
   }
   // Returns UNAVAILABLE while islands may not come: until followers have all
   // that an elected coordinator's log had at the start, and after it has stood
@@ -312,7 +313,7 @@ class Engine {
   absl::Duration written_ ABSL_GUARDED_BY(mu_);
   // The quarantine entries whose bytes are still being written.
   std::set<uint64_t> being_kept_ ABSL_GUARDED_BY(mu_);
-  bool lacks_etcd_ ABSL_GUARDED_BY(mu_) = false;
+  std::string etcd_problem_ ABSL_GUARDED_BY(mu_);
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
 
   mutable absl::Mutex writes_mu_ ABSL_ACQUIRED_AFTER(mu_);

@@ -55,7 +55,7 @@ void Engine::ObserveHealth(absl::Time now) {
       absl::c_count_if(followers, [](const v1::FollowerStatus& follower) {
         return follower.state() == v1::FollowerStatus::IN_SYNC;
       }) < options_.config.storage().sync_replicas();
-  moment.lacks_etcd = lacks_etcd_;
+  moment.etcd_problem = etcd_problem_;
   health_.Observe(moment, now);
 }
 

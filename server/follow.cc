@@ -234,11 +234,24 @@ class Candidate {
   const std::string& replaced() const { return replaced_; }
 
  private:
+  // The steps between two campaigns, about 100 ms each, if the first fails for
+  // another reason than another candidate.
+  static constexpr int kRest = 10;
+
   absl::StatusOr<bool> Campaign(const OfficeView& office,
                                 const Holding& holding) {
+    if (rest_ > 0) {
+      --rest_;
+      return false;
+    }
     const absl::StatusOr<uint64_t> epoch = election_->Campaign(office, holding);
-    if (!epoch.ok()) {
+    if (absl::IsAborted(epoch.status())) {
       LOG(INFO) << "not elected: " << epoch.status();
+      return false;
+    }
+    if (!epoch.ok()) {
+      LOG_EVERY_T(WARNING, 60) << "not elected: " << epoch.status();
+      rest_ = kRest;
       return false;
     }
     LOG(INFO) << "elected, epoch " << *epoch;
@@ -256,6 +269,8 @@ class Candidate {
   Follower* const follower_;
   Voter voter_;
   std::string replaced_;
+  // Counts the steps until the next campaign.
+  int rest_ = 0;
 };
 
 // Follows the coordinator at `leader` until an operator promotes this one, and
@@ -311,8 +326,9 @@ absl::Status RunElected(ServeOptions options, const v1::RunConfig& config,
   options.add_metrics = [&election,
                          name = config.name()](MetricFamilies& families) {
     families.AddSample({.name = "causeway_etcd_up",
-                        .help = "1 if etcd has answered this coordinator."},
-                       election.view().ok() ? 1 : 0, {{"run", name}});
+                        .help = "1 if etcd answers this coordinator, and "
+                                "takes what it writes."},
+                       election.Problem().empty() ? 1 : 0, {{"run", name}});
   };
   options.end_when_replaced = true;
   while (true) {

@@ -194,9 +194,9 @@ void Tend(Electorate& electorate, Election& election) {
   if (changed.ok()) electorate.NoteMade();
 }
 
-// Tells the engine whether etcd answers, and whether it was replaced.
+// Tells the engine what is wrong with etcd, and whether it was replaced.
 void HeedElection(const Election& election, Engine& engine) {
-  engine.NoteEtcd(election.view().ok());
+  engine.NoteEtcd(election.Problem());
   const uint64_t epoch = election.ReplacedBy();
   if (epoch == 0) return;
   const absl::Status stood_down = engine.StandDown(epoch);

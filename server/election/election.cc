@@ -76,7 +76,7 @@ void Election::TendLease() {
       !absl::IsNotFound(etcd_.KeepAlive(lease))) {
     return;
   }
-  const absl::StatusOr<int64_t> granted = etcd_.GrantLease(options_.lease);
+  const absl::StatusOr<int64_t> granted = GrantLease();
   if (!granted.ok()) return;
   LOG(WARNING)
       << "etcd has lost the office's lease, or all its data; asking again";
@@ -89,15 +89,23 @@ void Election::TendLease() {
   Write(change).IgnoreError();
 }
 
+absl::StatusOr<int64_t> Election::GrantLease() {
+  absl::StatusOr<int64_t> lease = etcd_.GrantLease(options_.lease);
+  absl::MutexLock lock(&mu_);
+  book_.NoteWrite(lease.status());
+  return lease;
+}
+
 absl::Status Election::Write(const OfficeBook::Change& change) {
   const auto answer = etcd_.Transact(change.request);
   absl::MutexLock lock(&mu_);
+  book_.NoteWrite(answer.status());
   return book_.NoteChange(change, answer);
 }
 
 absl::StatusOr<uint64_t> Election::Campaign(const OfficeView& before,
                                             const Holding& holding) {
-  ASSIGN_OR_RETURN(const int64_t lease, etcd_.GrantLease(options_.lease));
+  ASSIGN_OR_RETURN(const int64_t lease, GrantLease());
   OfficeBook::Change claim;
   {
     absl::MutexLock lock(&mu_);

@@ -68,6 +68,12 @@ class Election {
     return book_.view();
   }
 
+  // Tells an operator what is wrong with etcd; empty if nothing is known to be.
+  std::string Problem() const {
+    absl::MutexLock lock(&mu_);
+    return book_.Problem();
+  }
+
   // Asks for the office, if it is still as in `before`. Returns the epoch with
   // which this coordinator now leads.
   //   ABORTED  Another coordinator was faster.
@@ -105,6 +111,7 @@ class Election {
   // Keeps a leader's lease alive, or gets another, unless the leader stands
   // still.
   void TendLease() ABSL_LOCKS_EXCLUDED(mu_);
+  absl::StatusOr<int64_t> GrantLease() ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status Write(const OfficeBook::Change& change) ABSL_LOCKS_EXCLUDED(mu_);
 
   const Options options_;

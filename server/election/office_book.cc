@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 
 namespace causeway {
@@ -67,8 +68,10 @@ absl::StatusOr<OfficeView> OfficeBook::Parse(
 }
 
 void OfficeBook::NoteRead(const absl::StatusOr<TxnResponse>& answer) {
-  const bool was_written = view_.ok() && !view_->written.empty();
+  const std::string before = view_.ok() ? view_->written : "";
+  const bool was_written = !before.empty();
   view_ = Parse(answer);
+  if (view_.ok() && view_->written != before) refused_ = absl::OkStatus();
   if (was_written && view_.ok() && view_->written.empty()) {
     // Gives a living leader time to write the office again.
     view_ = absl::DataLossError("it has lost the run's office");
@@ -81,6 +84,26 @@ void OfficeBook::NoteRead(const absl::StatusOr<TxnResponse>& answer) {
       lease_ = view_->lease;
     }
   }
+}
+
+void OfficeBook::NoteWrite(const absl::Status& answered) {
+  // An etcd that is away is noticed when it is read.
+  if (absl::IsUnavailable(answered) || absl::IsDeadlineExceeded(answered) ||
+      absl::IsCancelled(answered)) {
+    return;
+  }
+  refused_ = answered;
+}
+
+std::string OfficeBook::Problem() const {
+  if (!view_.ok()) {
+    return "etcd does not answer: until it does, no other coordinator can take "
+           "over";
+  }
+  if (refused_.ok()) return "";
+  return absl::StrCat("etcd refuses writes: ", refused_.message(),
+                      "; until it takes them, no coordinator can take over, "
+                      "and no follower can be taken out");
 }
 
 uint64_t OfficeBook::ReplacedBy() const {

@@ -84,6 +84,10 @@ class OfficeBook {
   absl::Status NoteChange(
       const Change& change,
       const absl::StatusOr<etcdserverpb::TxnResponse>& answer);
+  // Notes how etcd answered a request that writes.
+  void NoteWrite(const absl::Status& answered);
+  // Tells an operator what is wrong with etcd; empty if nothing is known to be.
+  std::string Problem() const;
 
  private:
   std::string LeaderKey() const { return prefix_ + "leader"; }
@@ -100,6 +104,9 @@ class OfficeBook {
   const v1::Replica self_;
   absl::StatusOr<OfficeView> view_ =
       absl::UnavailableError("etcd has not been asked yet");
+  // Says why etcd refused the last write; OK if it did not, or if another
+  // coordinator has written since.
+  absl::Status refused_;
   // The leader's office as written; empty if this coordinator does not lead.
   std::string written_;
   v1::Office office_;

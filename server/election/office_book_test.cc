@@ -12,6 +12,7 @@
 namespace causeway {
 namespace {
 
+using testing::HasSubstr;
 using LeaseStep = OfficeBook::LeaseStep;
 
 etcdserverpb::KeyValue& AddKey(const std::string& key,
@@ -77,6 +78,29 @@ TEST(OfficeBookTest, ALeaderFindsTheLeaseOfALostAnswer) {
   book.NoteRead(read);
   EXPECT_EQ(book.lease(), 2);
   EXPECT_EQ(book.lease_step(), LeaseStep::kKeepAlive);
+}
+
+TEST(OfficeBookTest, ARefusedWriteIsAProblemUntilEtcdWrites) {
+  OfficeBook book("/run/", Named("a"));
+  EXPECT_THAT(book.Problem(), HasSubstr("etcd does not answer"));
+  v1::Office office;
+  office.set_epoch(3);
+  book.NoteRead(AnswerWith(office));
+  EXPECT_EQ(book.Problem(), "");
+  book.NoteWrite(absl::UnavailableError("away"));
+  EXPECT_EQ(book.Problem(), "");
+  const auto full = absl::ResourceExhaustedError("database space exceeded");
+  book.NoteWrite(full);
+  book.NoteRead(AnswerWith(office));
+  EXPECT_THAT(book.Problem(),
+              HasSubstr("etcd refuses writes: database space exceeded"));
+  book.NoteWrite(absl::OkStatus());
+  EXPECT_EQ(book.Problem(), "");
+  // Another coordinator writes.
+  book.NoteWrite(full);
+  office.set_epoch(4);
+  book.NoteRead(AnswerWith(office));
+  EXPECT_EQ(book.Problem(), "");
 }
 
 // A key that another coordinator holds is not this one's to keep alive.

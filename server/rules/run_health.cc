@@ -140,7 +140,7 @@ void RunHealth::Observe(const Moment& moment, absl::Time now) {
                               first ? std::min(options_.last_end, now) : now);
   }
   NoteWhether(moment.lacks_followers, now, lacks_followers_since_);
-  NoteWhether(moment.lacks_etcd, now, lacks_etcd_since_);
+  NoteWhether(!moment.etcd_problem.empty(), now, etcd_problem_since_);
   std::map<std::string, absl::Time> other_data;
   for (const std::string& island : moment.other_data) {
     const auto known = other_data_since_.find(island);
@@ -300,11 +300,9 @@ std::vector<v1::Attention> RunHealth::RunProblems(
                      "lost, the newest versions may be lost too"),
         "", std::min(lacks_followers_since_, now)));
   }
-  if (moment_.lacks_etcd) {
-    problems.push_back(Problem(v1::WARNING,
-                               "etcd does not answer: until it does, no other "
-                               "coordinator can take over",
-                               "", lacks_etcd_since_));
+  if (!moment_.etcd_problem.empty()) {
+    problems.push_back(
+        Problem(v1::WARNING, moment_.etcd_problem, "", etcd_problem_since_));
   }
   return problems;
 }

@@ -86,8 +86,9 @@ class RunHealth {
     std::vector<std::string> other_data;
     // If true, versions wait for fewer followers than storage.sync_replicas.
     bool lacks_followers = false;
-    // If true, the coordinator was elected, and etcd does not answer it.
-    bool lacks_etcd = false;
+    // Says what is wrong with the etcd that elects the coordinator; empty if
+    // nothing is.
+    std::string etcd_problem;
     // One for each fragment.
     std::vector<Head> heads;
   };
@@ -133,7 +134,7 @@ class RunHealth {
   // The time since which too few islands are ready; infinite if enough are.
   absl::Time missing_since_ = absl::InfiniteFuture();
   absl::Time lacks_followers_since_ = absl::InfiniteFuture();
-  absl::Time lacks_etcd_since_ = absl::InfiniteFuture();
+  absl::Time etcd_problem_since_ = absl::InfiniteFuture();
   // The time since which each island is known to read other data.
   std::map<std::string, absl::Time> other_data_since_;
   // The time since which rounds can be merged; infinite if they cannot.
