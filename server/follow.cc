@@ -124,10 +124,12 @@ absl::StatusOr<std::unique_ptr<Follower>> OpenFollower(
 
 // Serves a follower, once it knows its run, until `is_over`, called every 100
 // ms, returns true. Returns false if a signal came. Sets options.address to the
-// port that it listens on.
+// port that it listens on. `awaited` says what a follower without a leader
+// waits for.
 absl::StatusOr<bool> ServeFollower(
     ServeOptions& options, Follower& follower,
-    const std::function<absl::StatusOr<bool>()>& is_over) {
+    const std::function<absl::StatusOr<bool>()>& is_over,
+    const std::function<std::string()>& awaited) {
   ASSIGN_OR_RETURN(auto credentials,
                    MakeServerCredentials(options.files, options.wall_clock()));
   CertificateExpiry certificate(options.files.tls_cert, options.wall_clock);
@@ -147,6 +149,7 @@ absl::StatusOr<bool> ServeFollower(
     if (is_signalled) break;
     ASSIGN_OR_RETURN(const bool over, is_over());
     if (over) break;
+    source.Observe(awaited);
     const Follower::View view = follower.view();
     RETURN_IF_ERROR(view.ended);
     if (server == nullptr && !view.run_id.empty()) {
@@ -200,8 +203,7 @@ class Candidate {
   absl::StatusOr<bool> Step() {
     const absl::StatusOr<OfficeView> office = election_->view();
     const Follower::View own = follower_->view();
-    const Holding holding{own.run_id, own.is_complete, own.epoch,
-                          own.recorded_leader};
+    const Holding holding = HoldingOf(own);
     ASSIGN_OR_RETURN(const Voter::Step step, voter_.Next(office, holding));
     switch (step) {
       case Voter::Step::kWait:
@@ -230,6 +232,14 @@ class Candidate {
     return absl::InternalError("an unknown step");
   }
 
+  // Tells an operator what this coordinator waits for.
+  std::string Awaited() const {
+    std::string problem = election_->Problem();
+    const absl::StatusOr<OfficeView> office = election_->view();
+    if (!problem.empty() || !office.ok()) return problem;
+    return AwaitedBy(name_, *office, HoldingOf(follower_->view()));
+  }
+
   // The address of the previous leader.
   const std::string& replaced() const { return replaced_; }
 
@@ -237,6 +247,10 @@ class Candidate {
   // The steps between two campaigns, about 100 ms each, if the first fails for
   // another reason than another candidate.
   static constexpr int kRest = 10;
+
+  static Holding HoldingOf(const Follower::View& own) {
+    return {own.run_id, own.is_complete, own.epoch, own.recorded_leader};
+  }
 
   absl::StatusOr<bool> Campaign(const OfficeView& office,
                                 const Holding& holding) {
@@ -284,9 +298,16 @@ absl::StatusOr<LeadEnd> FollowAndLead(ServeOptions& options,
   if (const std::string& folder = options.peer_files.tls; !folder.empty()) {
     renewer.emplace(leader, folder, options.wall_clock, options.random());
   }
-  ASSIGN_OR_RETURN(const bool is_promoted,
-                   ServeFollower(options, *follower,
-                                 [&] { return follower->view().is_promoted; }));
+  ASSIGN_OR_RETURN(
+      const bool is_promoted,
+      ServeFollower(
+          options, *follower, [&] { return follower->view().is_promoted; },
+          [&] {
+            return absl::StrCat(
+                "the one at ", leader,
+                " does not answer; if that one is lost, promote "
+                "a follower (causeway promote)");
+          }));
   if (!is_promoted) return LeadEnd::kStopped;
   renewer.reset();
   const Follower::View view = follower->view();
@@ -344,7 +365,8 @@ absl::Status RunElected(ServeOptions options, const v1::RunConfig& config,
         return candidate.Step();
       };
       ASSIGN_OR_RETURN(const bool is_elected,
-                       ServeFollower(options, *follower, step));
+                       ServeFollower(options, *follower, step,
+                                     [&] { return candidate.Awaited(); }));
       if (!is_elected) return absl::OkStatus();
       replaced = candidate.replaced();
       opened = follower->Release();

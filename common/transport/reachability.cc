@@ -141,8 +141,9 @@ Cause FindCause(const std::vector<std::string>& addresses, bool tls,
       says("was replaced by one of epoch")) {
     return {
         "it answers, but does not lead the run; name the addresses of all the "
-        "run's coordinators, and if the one that leads is lost, promote a "
-        "follower"};
+        "run's coordinators; if the one that leads is lost, the status of "
+        "each other one says what it waits for, and without --etcd an operator "
+        "promotes one"};
   }
   if (says("cannot write its commit log") || says("commit was not written")) {
     return {.text = absl::StrCat(

@@ -2,15 +2,37 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/edge/copy_source.h"
 
+#include <algorithm>
 #include <memory>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/substitute.h"
 #include "common/proto_time.h"
 #include "common/status_macros.h"
+#include "glog/logging.h"
+#include "server/rules/run_health.h"
 #include "server/storage/state_directory.h"
 #include "server/stored_run.h"
 
 namespace causeway {
+namespace {
+
+// A connection may break and come back for this long without a problem.
+constexpr absl::Duration kLongestAlone = absl::Seconds(5);
+
+}  // namespace
+
+void CopySource::Observe(const std::function<std::string()>& awaited) {
+  const bool is_alone = !follower_->view().is_connected;
+  const absl::Time now = now_();
+  absl::MutexLock lock(&alone_mu_);
+  problem_.clear();
+  alone_since_ =
+      is_alone ? std::min(alone_since_, now) : absl::InfiniteFuture();
+  if (now - alone_since_ < kLongestAlone) return;
+  problem_ = absl::StrCat("this coordinator follows no one: ", awaited());
+  LOG_EVERY_T(WARNING, 60) << problem_;
+}
 
 absl::StatusOr<v1::PageData> CopySource::Read() {
   const Follower::View view = follower_->view();
@@ -32,6 +54,15 @@ absl::StatusOr<v1::PageData> CopySource::Read() {
   run.set_epoch(view.epoch);
   run.set_bytes_sent(follower_->published().bytes_sent());
   *run.mutable_config() = view.config;
+  absl::MutexLock alone_lock(&alone_mu_);
+  // The leader of a finished run may have ended.
+  if (!problem_.empty() && run.state() != v1::FINISHED) {
+    v1::Attention problem;
+    problem.set_severity(v1::CRITICAL);
+    problem.set_text(problem_);
+    *problem.mutable_since() = ToTimestamp(alone_since_);
+    AddProblems({problem}, run);
+  }
   return data;
 }
 

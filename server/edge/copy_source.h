@@ -4,13 +4,16 @@
 #define SERVER_EDGE_COPY_SOURCE_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "common/clock.h"
 #include "proto/page.pb.h"
 #include "proto/status.pb.h"
@@ -26,6 +29,12 @@ class CopySource {
  public:
   CopySource(Follower* follower, Clock now)
       : follower_(follower), now_(std::move(now)) {}
+
+  // Notes whether the follower hears from a leader; if it has not for some
+  // seconds, its status and log tell. `awaited` says what it waits for. Call it
+  // often.
+  void Observe(const std::function<std::string()>& awaited)
+      ABSL_LOCKS_EXCLUDED(alone_mu_);
 
   // Returns the run, islands and fragments. Reads the copy again only when it
   // has changed. UNAVAILABLE while the copy is incomplete.
@@ -43,6 +52,13 @@ class CopySource {
   v1::PageData data_ ABSL_GUARDED_BY(mu_);
   // Follower::View::changes when data_ was read.
   uint64_t changes_ ABSL_GUARDED_BY(mu_) = 0;
+
+  // The copy may take long to read, so this is guarded by itself.
+  absl::Mutex alone_mu_;
+  // The time since which no leader sends; infinite while one does.
+  absl::Time alone_since_ ABSL_GUARDED_BY(alone_mu_) = absl::InfiniteFuture();
+  // The problem that this has become; empty if it has not.
+  std::string problem_ ABSL_GUARDED_BY(alone_mu_);
 };
 
 }  // namespace causeway

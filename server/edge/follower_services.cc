@@ -36,9 +36,12 @@ void RefuseOthers(const google::protobuf::ServiceDescriptor& service,
                   ? "this coordinator does not lead the run: try again soon"
                   : absl::Substitute(
                         "this coordinator follows the one at $0: ask that "
-                        "one, or promote this one (causeway promote) if it "
-                        "has a copy",
-                        leader));
+                        "one$1",
+                        leader,
+                        follower->is_candidate()
+                            ? ""
+                            : ", or promote this one (causeway promote) if it "
+                              "has a copy"));
         }));
   }
 }

@@ -7,6 +7,7 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/substitute.h"
 #include "common/status_macros.h"
 #include "google/protobuf/util/json_util.h"
@@ -59,6 +60,27 @@ v1::Office Successor(const v1::Office& before, const v1::Replica& candidate,
   after.set_epoch(std::max(before.epoch(), holding.epoch) + 1);
   *after.mutable_leader() = candidate;
   return after;
+}
+
+std::string AwaitedBy(absl::string_view name, const OfficeView& view,
+                      const Holding& holding) {
+  if (view.leader.has_value()) {
+    return absl::Substitute("$0 at $1 leads the run, and does not answer",
+                            view.leader->name(), view.leader->address());
+  }
+  std::set<std::string> able = InSync(view.office);
+  const bool is_able = able.erase(std::string(name)) > 0;
+  const bool can_lead = view.office.run_id().empty() || holding.is_complete;
+  if (able.empty() || (is_able && can_lead)) {
+    return can_lead ? "it asks to lead the run"
+                    : "its copy of the run is not complete";
+  }
+  return absl::Substitute(
+      able.size() == 1
+          ? "only $0 may lead the run (it has every version): start it"
+          : "only $0 may lead the run (they have every version): start one of "
+            "them",
+      absl::StrJoin(able, " or "));
 }
 
 std::set<std::string> InSync(const v1::Office& office) {

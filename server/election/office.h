@@ -52,6 +52,11 @@ struct Holding {
 v1::Office Successor(const v1::Office& before, const v1::Replica& candidate,
                      const Holding& holding);
 
+// Tells an operator what coordinator `name`, which neither leads nor hears from
+// a leader, waits for.
+std::string AwaitedBy(absl::string_view name, const OfficeView& view,
+                      const Holding& holding);
+
 std::set<std::string> InSync(const v1::Office& office);
 v1::Office WithInSync(v1::Office office, const std::set<std::string>& names);
 

@@ -58,6 +58,17 @@ TEST(OfficeTest, OnlyThoseInSyncCampaign) {
               IsOkAndHolds(Step::kWait));
 }
 
+TEST(OfficeTest, AnOperatorHearsWhomACoordinatorWaitsFor) {
+  EXPECT_EQ(AwaitedBy("c", ViewOf(""), kCopy),
+            "only a or b may lead the run (they have every version): start one "
+            "of them");
+  EXPECT_EQ(AwaitedBy("b", ViewOf(""), kNothing),
+            "only a may lead the run (it has every version): start it");
+  EXPECT_EQ(AwaitedBy("b", ViewOf(""), kCopy), "it asks to lead the run");
+  EXPECT_EQ(AwaitedBy("b", ViewOf("a"), kCopy),
+            "a at a:7070 leads the run, and does not answer");
+}
+
 TEST(OfficeTest, TheFirstCandidateBeginsANewRun) {
   const OfficeView empty;
   EXPECT_THAT(Voter("a").Next(empty, kNothing), IsOkAndHolds(Step::kCampaign));

@@ -19,6 +19,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
+#include "common/proto_time.h"
 #include "common/testing/http_client.h"
 #include "common/testing/status_matchers.h"
 #include "common/transport/grpc_status.h"
@@ -279,7 +280,8 @@ TEST_F(PageHandlersTest, AFollowerShowsItsCopy) {
       const std::unique_ptr<Follower> follower,
       Follower::Open(
           {.state_dir = driver_.state_dir() + "-copy", .name = "f"}));
-  CopySource copy(follower.get(), SteadyWallClock());
+  absl::Time now = absl::FromUnixSeconds(1'000'000);
+  CopySource copy(follower.get(), [&] { return now; });
   ASSERT_OK_AND_ASSIGN(
       http_, HttpServer::Start(
                  {.address = "127.0.0.1:0",
@@ -300,6 +302,22 @@ TEST_F(PageHandlersTest, AFollowerShowsItsCopy) {
   EXPECT_FALSE(Get("/api/events")["events"].empty());
   EXPECT_EQ(HttpGet(http_->port(), "/api/history").status, 200);
   http_.reset();
+
+  const auto observe = [&] { copy.Observe([] { return "it is lost"; }); };
+  observe();
+  follower->Pause();
+  observe();
+  now += absl::Seconds(2);
+  observe();
+  EXPECT_EQ(copy.Read()->run().attention_size(), 0);
+  now += absl::Seconds(4);
+  observe();
+  const v1::RunStatus alone = copy.Read()->run();
+  ASSERT_EQ(alone.attention_size(), 1);
+  EXPECT_EQ(alone.attention(0).severity(), v1::CRITICAL);
+  EXPECT_EQ(alone.attention(0).text(),
+            "this coordinator follows no one: it is lost");
+  EXPECT_EQ(ToTime(alone.attention(0).since()), now - absl::Seconds(6));
 }
 
 }  // namespace

@@ -122,6 +122,7 @@ class Follower {
   // Returns the part of the copy that islands may read.
   PublishedCopy& published() { return published_; }
   const std::string& state_dir() const { return options_.state_dir; }
+  bool is_candidate() const { return options_.is_candidate; }
 
   // Stops following and makes the copy the run's state directory, which an
   // Engine may take up once this object is gone. After an error it continues to
