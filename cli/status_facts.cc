@@ -29,6 +29,10 @@ absl::Time TimeOf(const v1::RunStatus& run, absl::Time now) {
 }
 
 std::string StateText(const v1::RunStatus& run, absl::Time now) {
+  if (run.has_alone_since() && run.state() != v1::FINISHED) {
+    return absl::StrCat(InWords(v1::RunState_Name(run.state())),
+                        " when last heard of");
+  }
   if (run.has_missing_since()) {
     return absl::StrCat("waiting for islands for ",
                         HumanDuration(now - ToTime(run.missing_since())));

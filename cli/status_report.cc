@@ -103,7 +103,14 @@ std::string FollowersFact(const v1::RunStatus& run) {
 
 // Returns the coordinator's memory and time; a follower has none to report.
 std::string CoordinatorFact(const v1::RunStatus& run, absl::Time now) {
-  if (!run.follows().empty()) return absl::StrCat("follows ", run.follows());
+  if (run.has_alone_since()) {
+    return absl::StrCat("follows no one since ",
+                        HumanDuration(now - ToTime(run.alone_since())), " ago",
+                        run.follows().empty()
+                            ? ""
+                            : absl::StrCat("; the last was ", run.follows()));
+  }
+  if (run.is_copy()) return absl::StrCat("follows ", run.follows());
   std::string text =
       absl::StrCat("up ", HumanDuration(now - ToTime(run.started_at())),
                    ", memory ", HumanBytes(run.memory_bytes()));
@@ -151,14 +158,14 @@ void PrintStatus(const StatusSnapshot& snapshot, absl::Time now,
   if (!connections.empty()) PrintFact("connections", connections, out);
   out << "\n";
   PrintIslands(snapshot, out);
-  if (run.follows().empty()) PrintLinks(snapshot.islands, out);
+  if (!run.is_copy()) PrintLinks(snapshot.islands, out);
   out << "\n";
   PrintFragments(snapshot.fragments, now, out);
 }
 
 void PrintIslands(const StatusSnapshot& snapshot, std::ostream& out) {
   // A follower knows what is committed, but not what islands report.
-  const bool hears = snapshot.run.follows().empty();
+  const bool hears = !snapshot.run.is_copy();
   Table table({"ISLAND", ">INC", "STATE", ">STEP", ">LOSS", ">TOKENS/S",
                ">MERGED", ">UP", ">DOWN", ">TAU", ">LATE", ">WAITED", ">MEMORY",
                ">HEARD", "ACTIVITY"});

@@ -210,6 +210,7 @@ TEST(StatusReportTest, ShowsFollowersAndTheirLeader) {
       Printed(snapshot),
       testing::HasSubstr("\nfollowers   f1 in sync, region b; f2 catching up, "
                          "lacks 12 changes, 3 s\n"));
+  snapshot.run.set_is_copy(true);
   snapshot.run.set_follows("a:7070");
   EXPECT_THAT(Printed(snapshot),
               testing::HasSubstr("\ncoordinator follows a:7070\n"));
@@ -222,6 +223,11 @@ TEST(StatusReportTest, ShowsFollowersAndTheirLeader) {
                   "DOWN  TAU    LATE  WAITED  MEMORY  HEARD  ACTIVITY\n"
                   "north     1  live      240  2.3100     2.05k    615k   -  "
                   "   -    -  2 (+7)       -       -      -  training\n"));
+  *snapshot.run.mutable_alone_since() = ToTimestamp(kNow - absl::Seconds(12));
+  EXPECT_THAT(Printed(snapshot),
+              testing::HasSubstr("\ncoordinator follows no one since 12 s ago; "
+                                 "the last was a:7070\n"));
+  EXPECT_THAT(Printed(snapshot), testing::HasSubstr("when last heard of\n"));
 }
 
 TEST(StatusReportTest, AnEmptyRunHasNoNumbersToDivideBy) {

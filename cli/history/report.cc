@@ -50,7 +50,7 @@ absl::StatusOr<v1::PageData> FetchPageData(CoordinatorClient& client,
     return true;
   }));
   // A follower has no quarantined contributions.
-  if (!data.run().follows().empty()) return data;
+  if (data.run().is_copy()) return data;
   absl::StatusOr<v1::ListQuarantineResponse> quarantine = client.Call(
       &v1::Control::Stub::ListQuarantine, v1::ListQuarantineRequest());
   // Only operators may see it.

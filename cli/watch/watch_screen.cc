@@ -203,7 +203,7 @@ std::vector<ScreenLine> IslandTable(const StatusSnapshot& status, int rows,
     if (&column == &columns.front()) {
       return ShortName(column.text(island), format);
     }
-    return OrDash(!column.is_heard || status.run.follows().empty(),
+    return OrDash(!column.is_heard || !status.run.is_copy(),
                   Printable(column.text(island)));
   };
   std::vector<int> widths;

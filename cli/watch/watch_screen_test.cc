@@ -138,7 +138,7 @@ TEST(WatchScreenTest, AFollowerDoesNotHearTheIslands) {
   WatchedRun run = TestRun(1);
   EXPECT_THAT(Drawn(run, {.columns = 200}),
               HasSubstr("0 s     0 B    0 s  training"));
-  run.status.run.set_follows("a:7070");
+  run.status.run.set_is_copy(true);
   EXPECT_THAT(Drawn(run, {.columns = 200}),
               HasSubstr("-       -      -  training"));
 }

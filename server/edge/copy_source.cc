@@ -50,11 +50,15 @@ absl::StatusOr<v1::PageData> CopySource::Read() {
   v1::PageData data = data_;
   v1::RunStatus& run = *data.mutable_run();
   *run.mutable_time() = ToTimestamp(now_());
+  run.set_is_copy(true);
   run.set_follows(view.leader);
   run.set_epoch(view.epoch);
   run.set_bytes_sent(follower_->published().bytes_sent());
   *run.mutable_config() = view.config;
   absl::MutexLock alone_lock(&alone_mu_);
+  if (alone_since_ < absl::InfiniteFuture()) {
+    *run.mutable_alone_since() = ToTimestamp(alone_since_);
+  }
   // The leader of a finished run may have ended.
   if (!problem_.empty() && run.state() != v1::FINISHED) {
     v1::Attention problem;

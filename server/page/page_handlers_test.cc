@@ -314,6 +314,8 @@ TEST_F(PageHandlersTest, AFollowerShowsItsCopy) {
   observe();
   const v1::RunStatus alone = copy.Read()->run();
   ASSERT_EQ(alone.attention_size(), 1);
+  EXPECT_TRUE(alone.is_copy());
+  EXPECT_EQ(ToTime(alone.alone_since()), now - absl::Seconds(6));
   EXPECT_EQ(alone.attention(0).severity(), v1::CRITICAL);
   EXPECT_EQ(alone.attention(0).text(),
             "this coordinator follows no one: it is lost");

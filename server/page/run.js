@@ -6,7 +6,7 @@
 const progress = (island) => island.progress || {};
 const isLive = (island) => island.state === "LIVE";
 // A follower's copy has the members, but not their heartbeats.
-const isHeard = (island) => isLive(island) && !state.run.follows;
+const isHeard = (island) => isLive(island) && !state.run.is_copy;
 const stateOf = (island) =>
   (isLive(island) && island.draining ? "draining" : words(island.state));
 const rateOf = (link) => 8 * num((link || {}).bytes_per_second) / 1e6;
@@ -15,7 +15,7 @@ const moved = (value) => (num(value) ? bytes(value) : "–");
 const bits = (island) => num(progress(island).uplink_bits);
 const age = (island) => num(island.heartbeat_age_seconds);
 const lateness = (island) => {
-  if (state.run.follows) return "–";
+  if (state.run.is_copy) return "–";
   const { late_updates: late, overrun_steps: steps } = progress(island);
   return num(late) + (num(steps) ? ` (+${num(steps)})` : "");
 };
@@ -125,6 +125,9 @@ const kSeverityClass = { CRITICAL: "bad", WARNING: "warn" };
 // it.
 function shownState(run) {
   const first = (run.attention || [])[0];
+  if (run.alone_since && run.state !== "FINISHED") {
+    return [`${words(run.state)} when last heard of`, "bad"];
+  }
   if (run.missing_since) {
     return ["waiting for islands", run.state === "RUNNING" ? "bad" : "warn"];
   }
