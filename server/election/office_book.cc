@@ -97,8 +97,9 @@ void OfficeBook::NoteWrite(const absl::Status& answered) {
 
 std::string OfficeBook::Problem() const {
   if (!view_.ok()) {
-    return "etcd does not answer: until it does, no other coordinator can take "
-           "over";
+    return "etcd does not answer this coordinator: if etcd is away, none can "
+           "take over; if only this machine is cut off, another may lead "
+           "already";
   }
   if (refused_.ok()) return "";
   return absl::StrCat("etcd refuses writes: ", refused_.message(),
