@@ -204,10 +204,13 @@ ServerTlsFiles FilesOfFlags() {
 // Returns the files to present to the followed coordinator.
 ClientTlsFiles PeerFilesOfFlags() {
   const std::string authorities = absl::GetFlag(FLAGS_follow_tls_ca);
-  if (authorities.empty()) return {.tls = absl::GetFlag(FLAGS_follow_tls)};
+  if (authorities.empty()) {
+    return {.tls = absl::GetFlag(FLAGS_follow_tls), .prefix = "follow_"};
+  }
   return {.tls_ca = authorities,
           .tls_cert = absl::GetFlag(FLAGS_tls_cert),
-          .tls_key = absl::GetFlag(FLAGS_tls_key)};
+          .tls_key = absl::GetFlag(FLAGS_tls_key),
+          .prefix = "follow_"};
 }
 
 // Returns the problem with the flags of TLS, or "".
@@ -360,11 +363,19 @@ absl::StatusOr<Election::Options> ElectionOptionsOfFlags(
       options.etcd.credentials,
       MakeChannelCredentials({.tls_ca = absl::GetFlag(FLAGS_etcd_tls_ca),
                               .tls_cert = absl::GetFlag(FLAGS_etcd_tls_cert),
-                              .tls_key = absl::GetFlag(FLAGS_etcd_tls_key)},
+                              .tls_key = absl::GetFlag(FLAGS_etcd_tls_key),
+                              .prefix = "etcd_",
+                              .pair_prefix = "etcd_"},
                              serve.wall_clock()));
   if (const std::string file = absl::GetFlag(FLAGS_etcd_password_file);
       !file.empty()) {
-    ASSIGN_OR_RETURN(options.etcd.password, ReadFile(file));
+    absl::StatusOr<std::string> password = ReadFile(file);
+    if (!password.ok()) {
+      return absl::Status(
+          password.status().code(),
+          absl::StrCat("--etcd_password_file: ", password.status().message()));
+    }
+    options.etcd.password = *std::move(password);
     absl::StripTrailingAsciiWhitespace(&options.etcd.password);
   }
   return options;

@@ -162,10 +162,11 @@ std::string ClientTlsFiles::CertificatePath() const {
 }
 
 absl::StatusOr<Identity> FolderIdentity(const std::string& folder,
-                                        absl::Time now) {
+                                        absl::Time now,
+                                        absl::string_view flag) {
   const ClientTlsFiles files = FilesOf(folder);
   ASSIGN_OR_RETURN(const Certificate certificate,
-                   CheckPair(files.tls_cert, files.tls_key, now, "tls", "tls"));
+                   CheckPair(files.tls_cert, files.tls_key, now, flag, flag));
   return ParseIdentity(FactsOf(*certificate).names);
 }
 
@@ -195,27 +196,35 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>>
 MakeChannelCredentials(const ClientTlsFiles& flags, absl::Time now) {
   const bool has_pair = !flags.tls_cert.empty() || !flags.tls_key.empty();
+  const std::string folder_flag = absl::StrCat(flags.prefix, "tls");
+  const std::string authority_flag = absl::StrCat(flags.prefix, "tls_ca");
+  const std::string cert_flag = absl::StrCat(flags.pair_prefix, "tls_cert");
+  const std::string key_flag = absl::StrCat(flags.pair_prefix, "tls_key");
   if (!flags.tls.empty() && (has_pair || !flags.tls_ca.empty())) {
     return absl::InvalidArgumentError(
-        "--tls names a folder with all files; --tls_ca, --tls_cert and "
-        "--tls_key name them one by one: give one or the other");
+        absl::StrCat("--", folder_flag, " names a folder with all files; --",
+                     authority_flag, ", --", cert_flag, " and --", key_flag,
+                     " name them one by one: give one or the other"));
   }
   if (flags.tls.empty() && flags.tls_ca.empty()) {
     if (has_pair) {
       return absl::InvalidArgumentError(
-          "--tls_ca is missing: without the coordinator's authority its "
-          "certificate cannot be checked");
+          absl::StrCat("--", authority_flag,
+                       " is missing: without the server's authority its "
+                       "certificate cannot be checked"));
     }
     return grpc::InsecureChannelCredentials();
   }
   const ClientTlsFiles files = flags.tls.empty() ? flags : FilesOf(flags.tls);
-  RETURN_IF_ERROR(
-      CheckAuthority(flags.tls.empty() ? "tls_ca" : "tls", files.tls_ca, now));
+  RETURN_IF_ERROR(CheckAuthority(
+      flags.tls.empty() ? authority_flag : folder_flag, files.tls_ca, now));
   Identity own;
   if (!flags.tls.empty()) {
-    ASSIGN_OR_RETURN(own, FolderIdentity(flags.tls, now));
+    ASSIGN_OR_RETURN(own, FolderIdentity(flags.tls, now, folder_flag));
   } else if (has_pair) {
-    RETURN_IF_ERROR(CheckPair(files.tls_cert, files.tls_key, now).status());
+    RETURN_IF_ERROR(
+        CheckPair(files.tls_cert, files.tls_key, now, cert_flag, key_flag)
+            .status());
   }
   grpc::experimental::TlsChannelCredentialsOptions options;
   options.set_certificate_provider(

@@ -25,6 +25,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "common/transport/identity.h"
 #include "grpcpp/security/credentials.h"
@@ -59,6 +60,10 @@ struct ClientTlsFiles {
   // Excludes the other files, with which the coordinator's certificate must
   // name the dialled host.
   std::string tls;
+  // Stand in errors before the names of flags, if a program's have others:
+  // before tls and tls_ca, and before tls_cert and tls_key.
+  std::string prefix = "";
+  std::string pair_prefix = "";
 
   // Returns whether connections are encrypted.
   bool UsesTls() const { return !tls.empty() || !tls_ca.empty(); }
@@ -70,10 +75,11 @@ inline constexpr char kFolderAuthority[] = "ca.crt";
 inline constexpr char kFolderCertificate[] = "tls.crt";
 inline constexpr char kFolderKey[] = "tls.key";
 
-// Returns the identity in the certificate of a ClientTlsFiles::tls. Also
-// returns errors of ParseIdentity.
+// Returns the identity in the certificate of a ClientTlsFiles::tls, which
+// `flag` names. Also returns errors of ParseIdentity.
 absl::StatusOr<Identity> FolderIdentity(const std::string& folder,
-                                        absl::Time now);
+                                        absl::Time now,
+                                        absl::string_view flag = "tls");
 
 // Returns credentials for plain text if all files are empty.
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(

@@ -122,6 +122,24 @@ TEST_F(CredentialsTest, SaysWhatIsMissingFromTheSet) {
       IsInvalidArgument("--tls_cert is missing"));
 }
 
+TEST_F(CredentialsTest, FlagsWithAPrefixAreNamedByIt) {
+  EXPECT_THAT(MakeChannelCredentials(
+                  {.tls_ca = "/no/such.crt", .prefix = "etcd_"}, now_),
+              IsNotFound("\"/no/such.crt\" (--etcd_tls_ca)"));
+  EXPECT_THAT(
+      MakeChannelCredentials({.tls = "/no/folder", .prefix = "follow_"}, now_),
+      IsNotFound("(--follow_tls)"));
+  ClientTlsFiles files = {.tls_ca = authority_.certificate(),
+                          .tls_cert = client_.certificate,
+                          .prefix = "etcd_",
+                          .pair_prefix = "etcd_"};
+  EXPECT_THAT(MakeChannelCredentials(files, now_),
+              IsInvalidArgument("--etcd_tls_key is missing"));
+  files.tls_ca.clear();
+  EXPECT_THAT(MakeChannelCredentials(files, now_),
+              IsInvalidArgument("--etcd_tls_ca is missing"));
+}
+
 TEST_F(CredentialsTest, SaysWhichFileIsNotPem) {
   const std::string junk = Write("junk.pem", "no certificate, no key\n");
   EXPECT_THAT(MakeServerCredentials({junk, server_.key}, now_),
