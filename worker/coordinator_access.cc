@@ -37,14 +37,20 @@ absl::StatusOr<std::string> Token() {
 absl::Status EnrolUnlessDone(const Clock& wall_clock, uint64_t seed,
                              const std::function<bool(absl::Duration)>& pause) {
   const std::string folder = absl::GetFlag(FLAGS_tls);
+  const std::string token_file = absl::GetFlag(FLAGS_join_file);
   const absl::StatusOr<std::string> token = Token();
-  if (absl::IsNotFound(token.status())) {
+  const bool is_missing = absl::IsNotFound(token.status());
+  if (is_missing || (token.ok() && token->empty() && !token_file.empty() &&
+                     !folder.empty())) {
     const absl::Status own = FolderIdentity(folder, wall_clock()).status();
     if (own.ok()) return own;
     return absl::NotFoundError(
-        absl::StrCat("--join_file: ", token.status().message(),
+        absl::StrCat("--join_file: ",
+                     is_missing ? std::string(token.status().message())
+                                : absl::StrCat(token_file, " is empty"),
                      ", and a token is needed, because ", folder,
-                     " has no valid certificate (", own.message(), ")"));
+                     " has no valid certificate (", own.message(),
+                     "); an operator makes a token (causeway token create)"));
   }
   RETURN_IF_ERROR(token.status());
   if (token->empty()) {

@@ -71,6 +71,16 @@ TEST_F(CoordinatorAccessTest, WithoutAValidCertificateTheTokenIsNeeded) {
   EXPECT_THAT(Prepare(now_), IsNotFound(token_file_, "no valid certificate"));
 }
 
+// systemd gives an island without a token an empty file.
+TEST_F(CoordinatorAccessTest, AnEmptyTokensFileIsNoToken) {
+  EXPECT_OK(WriteFileAtomically(token_file_, {absl::string_view("\n")}));
+  EXPECT_OK(Prepare(now_));
+  std::filesystem::remove_all(folder_);
+  EXPECT_THAT(Prepare(now_),
+              IsNotFound(absl::StrCat(token_file_, " is empty"),
+                         "a token is needed", "causeway token create"));
+}
+
 TEST_F(CoordinatorAccessTest, WithoutACertificateTheTokenIsAskedFor) {
   absl::SetFlag(&FLAGS_join_file, "");
   EXPECT_OK(Prepare(now_));
