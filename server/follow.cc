@@ -38,6 +38,9 @@ constexpr absl::Duration kFarewell = absl::Seconds(2);
 // leader that hangs does not end by itself.
 constexpr absl::Duration kTakeoverFarewell = absl::Milliseconds(500);
 
+// The interval at which a follower looks whether it shall lead.
+constexpr absl::Duration kStepInterval = absl::Milliseconds(100);
+
 // Returns the coordinator from which this state directory took its run over, if
 // it did. With `promote`, takes it over, also from coordinators that elect
 // their leader.
@@ -122,10 +125,10 @@ absl::StatusOr<std::unique_ptr<Follower>> OpenFollower(
        .evictable_state = options.evictable_state});
 }
 
-// Serves a follower, once it knows its run, until `is_over`, called every 100
-// ms, returns true. Returns false if a signal came. Sets options.address to the
-// port that it listens on. `awaited` says what a follower without a leader
-// waits for.
+// Serves a follower, once it knows its run, until `is_over`, called every
+// kStepInterval, returns true. Returns false if a signal came. Sets
+// options.address to the port that it listens on. `awaited` says what a
+// follower without a leader waits for.
 absl::StatusOr<bool> ServeFollower(
     ServeOptions& options, Follower& follower,
     const std::function<absl::StatusOr<bool>()>& is_over,
@@ -145,7 +148,7 @@ absl::StatusOr<bool> ServeFollower(
                                                /*is_busy=*/false);
   bool is_signalled = false;
   while (true) {
-    is_signalled = AwaitTerminationSignal(absl::Milliseconds(100)) != 0;
+    is_signalled = AwaitTerminationSignal(kStepInterval) != 0;
     if (is_signalled) break;
     ASSIGN_OR_RETURN(const bool over, is_over());
     if (over) break;
@@ -197,9 +200,13 @@ class Candidate {
       : name_(std::move(name)),
         election_(election),
         follower_(follower),
-        voter_(name_) {}
+        // The lease of a process that has ended ends within one lease, and
+        // at most another if etcd changes its own leader.
+        voter_(name_, static_cast<int>(3 * election->lease() / kStepInterval)) {
+  }
 
-  // Makes the next move. Returns whether this coordinator now leads.
+  // Makes the next move. Call it every kStepInterval. Returns whether this
+  // coordinator now leads.
   absl::StatusOr<bool> Step() {
     const absl::StatusOr<OfficeView> office = election_->view();
     const Follower::View own = follower_->view();
@@ -244,8 +251,8 @@ class Candidate {
   const std::string& replaced() const { return replaced_; }
 
  private:
-  // The steps between two campaigns, about 100 ms each, if the first fails for
-  // another reason than another candidate.
+  // The steps between two campaigns, if the first fails for another reason than
+  // another candidate.
   static constexpr int kRest = 10;
 
   static Holding HoldingOf(const Follower::View& own) {

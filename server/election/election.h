@@ -62,6 +62,8 @@ class Election {
   // Does not resign.
   ~Election();
 
+  absl::Duration lease() const { return options_.lease; }
+
   // Returns etcd's last answer, or why etcd does not answer.
   absl::StatusOr<OfficeView> view() const {
     absl::MutexLock lock(&mu_);

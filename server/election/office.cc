@@ -125,6 +125,15 @@ absl::StatusOr<Voter::Step> Voter::Next(const absl::StatusOr<OfficeView>& view,
     return Step::kFollowLast;
   }
   has_read_ = true;
+  const std::optional<v1::Replica>& leader = view->leader;
+  const bool is_own = leader.has_value() && leader->name() == name_;
+  own_waits_ = is_own ? own_waits_ + 1 : 0;
+  if (own_waits_ > most_own_waits_) {
+    return absl::FailedPreconditionError(
+        absl::Substitute("the name $0 is in use by the leader at $1, which is "
+                         "another process: set --name",
+                         name_, leader->address()));
+  }
   ASSIGN_OR_RETURN(const Step step, StepOf(*view, name_, holding));
   if (step == Step::kFollow) {
     patience_ = 0;

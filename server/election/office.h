@@ -14,6 +14,7 @@
 #define SERVER_ELECTION_OFFICE_H_
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <set>
 #include <string>
@@ -121,14 +122,22 @@ class Voter {
   // answer before it follows the leader of its copy.
   static constexpr int kPatience = 20;
 
-  explicit Voter(std::string name) : name_(std::move(name)) {}
+  // A lease in this coordinator's own name is taken for that of its previous
+  // process for `own_waits` calls of Next().
+  explicit Voter(std::string name,
+                 int own_waits = std::numeric_limits<int>::max())
+      : name_(std::move(name)), most_own_waits_(own_waits) {}
 
-  //   FAILED_PRECONDITION  The disk has another run.
+  //   FAILED_PRECONDITION  The disk has another run, or another coordinator has
+  //                        this one's name.
   absl::StatusOr<Step> Next(const absl::StatusOr<OfficeView>& view,
                             const Holding& holding);
 
  private:
   const std::string name_;
+  const int most_own_waits_;
+  // Counts the calls that have found a lease in the own name.
+  int own_waits_ = 0;
   // The epoch of the followed leader; 0 if there is none, and more than any
   // office's if it is the leader of the copy.
   uint64_t following_ = 0;

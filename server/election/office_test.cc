@@ -152,6 +152,21 @@ TEST_F(VoterTest, AFollowerPausesBeforeItCampaigns) {
   Expect(Step::kCampaign);
 }
 
+TEST(OfficeTest, TheNameOfALivingLeaderIsRefused) {
+  Voter voter("a", /*own_waits=*/2);
+  const auto next = [&](const std::string& leader) {
+    return voter.Next(ViewOf(leader), kCopy);
+  };
+  EXPECT_THAT(next("a"), IsOkAndHolds(Step::kWait));
+  EXPECT_THAT(next("a"), IsOkAndHolds(Step::kWait));
+  // The lease was the previous process's.
+  EXPECT_THAT(next(""), IsOkAndHolds(Step::kCampaign));
+  EXPECT_THAT(next("a"), IsOkAndHolds(Step::kWait));
+  EXPECT_THAT(next("a"), IsOkAndHolds(Step::kWait));
+  EXPECT_THAT(next("a"),
+              IsFailedPrecondition("name a is in use", "a:7070", "set --name"));
+}
+
 TEST_F(VoterTest, AStartThatFindsNoEtcdDoesNotDelayTheElection) {
   ExpectWaitWhileEtcdIsAway();
   SetLeads(false);
