@@ -240,6 +240,13 @@ v1::Attention RunHealth::Missing(const Details& details) const {
 std::vector<v1::Attention> RunHealth::RunProblems(
     const Details& details, absl::Time now, const v1::RunStatus& status) const {
   std::vector<v1::Attention> problems;
+  bool waits_for_follower = false;
+  for (const v1::FollowerStatus& follower : status.followers()) {
+    std::optional<v1::Attention> problem = FollowerProblem(follower, now);
+    if (!problem.has_value()) continue;
+    waits_for_follower |= problem->severity() == v1::CRITICAL;
+    problems.push_back(*std::move(problem));
+  }
   if (moment_.state == v1::SUSPENDED) {
     problems.push_back(
         Problem(v1::CRITICAL,
@@ -251,7 +258,9 @@ std::vector<v1::Attention> RunHealth::RunProblems(
   if (missing_since_ < absl::InfiniteFuture()) {
     problems.push_back(Missing(details));
   }
-  if (now - IdleSince() > LongestIdle(details.claimed_round)) {
+  // A follower that versions wait for explains it.
+  if (!waits_for_follower &&
+      now - IdleSince() > LongestIdle(details.claimed_round)) {
     const std::optional<absl::Duration> pace = Pace();
     problems.push_back(Problem(
         v1::CRITICAL,
@@ -285,10 +294,6 @@ std::vector<v1::Attention> RunHealth::RunProblems(
                                                        : " contributions wait",
                              " in quarantine for a decision"),
                 "causeway quarantine list", details.quarantined_since));
-  }
-  for (const v1::FollowerStatus& follower : status.followers()) {
-    std::optional<v1::Attention> problem = FollowerProblem(follower, now);
-    if (problem.has_value()) problems.push_back(*std::move(problem));
   }
   const uint32_t in_sync = FollowersInSync(status);
   const uint32_t wanted = status.config().storage().sync_replicas();

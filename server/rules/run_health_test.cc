@@ -355,6 +355,11 @@ TEST_F(RunHealthTest, AFollowerThatIsNotTakenOutHoldsTheRun) {
   EXPECT_THAT(problem.text(),
               HasSubstr("versions wait for follower b, which lacks 1 change:"));
   EXPECT_EQ(ToTime(problem.since()), now_ - absl::Seconds(20));
+  // No island is to blame for rounds that stand still.
+  Wait(10000);
+  EXPECT_EQ(Problem().text(), problem.text());
+  status_.clear_followers();
+  EXPECT_EQ(Problem().text(), "no round is merged");
 }
 
 TEST_F(RunHealthTest, AProblemWithEtcdIsReported) {
