@@ -14,6 +14,7 @@
 #include "proto/page.pb.h"
 #include "proto/replication.pb.h"
 #include "proto/status.pb.h"
+#include "proto/trust.pb.h"
 #include "server/edge/calls.h"
 #include "server/edge/download_call.h"
 #include "server/edge/services.h"
@@ -109,6 +110,7 @@ std::vector<Methods> FollowerMethods(Follower* follower, CopySource* source,
              return copy->OpenUpdate(request);
            })}};
   Methods control;
+  Methods trust;
   const auto refuse_others = [&](const google::protobuf::Descriptor* of,
                                  const char* service, Methods& methods) {
     RefuseOthers(*of->file()->FindServiceByName(service), follower, methods);
@@ -117,8 +119,10 @@ std::vector<Methods> FollowerMethods(Follower* follower, CopySource* source,
   refuse_others(v1::PauseRunRequest::descriptor(), "Control", control);
   refuse_others(v1::GetRunRequest::descriptor(), "Status", status);
   refuse_others(v1::PromoteRequest::descriptor(), "Replication", replication);
+  // Its leader may have an authority.
+  refuse_others(v1::EnrolRequest::descriptor(), "Trust", trust);
   return {std::move(coordinator), std::move(control), std::move(status),
-          std::move(replication)};
+          std::move(replication), std::move(trust)};
 }
 
 }  // namespace causeway

@@ -9,6 +9,12 @@
 #include "glog/logging.h"
 
 namespace causeway {
+namespace {
+
+// The time after which the log says again that etcd does not answer.
+constexpr absl::Duration kTellAgain = absl::Minutes(1);
+
+}  // namespace
 
 Election::Election(Options options)
     : options_(std::move(options)),
@@ -36,12 +42,13 @@ void Election::Refresh() {
   absl::MutexLock lock(&mu_);
   const bool was_ok = book_.view().ok();
   book_.NoteRead(answer);
-  const absl::Status now = book_.view().status();
-  if (was_ok != now.ok() || !has_asked_) {
-    LOG_IF(INFO, now.ok()) << "etcd answers";
-    LOG_IF(WARNING, !now.ok()) << "etcd does not answer: " << now.message();
-  }
-  has_asked_ = true;
+  const bool is_ok = book_.view().ok();
+  const bool is_news = was_ok != is_ok || told_at_ == absl::InfinitePast();
+  const absl::Time now = options_.now();
+  if (!is_news && (is_ok || now - told_at_ < kTellAgain)) return;
+  told_at_ = now;
+  LOG_IF(INFO, is_ok) << "etcd answers";
+  LOG_IF(WARNING, !is_ok) << book_.Unread();
 }
 
 void Election::Loop() {

@@ -121,8 +121,8 @@ class Election {
 
   mutable absl::Mutex mu_;
   OfficeBook book_ ABSL_GUARDED_BY(mu_);
-  // Is true once it was logged whether etcd answers.
-  bool has_asked_ ABSL_GUARDED_BY(mu_) = false;
+  // The time at which it was logged last whether etcd answers.
+  absl::Time told_at_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
   // The last sign of the leader's life; infinitely late before the first.
   absl::Time alive_at_ ABSL_GUARDED_BY(mu_) = absl::InfiniteFuture();
   absl::Notification stop_;

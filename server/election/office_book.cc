@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 
@@ -36,6 +38,12 @@ void Put(const std::string& key, const std::string& value, int64_t lease,
   put.set_key(key);
   put.set_value(value);
   put.set_lease(lease);
+}
+
+// Returns whether etcd has answered that it does not let this coordinator read.
+bool IsRefusal(const absl::Status& unread) {
+  return absl::IsPermissionDenied(unread) || absl::IsUnauthenticated(unread) ||
+         absl::IsInvalidArgument(unread) || absl::IsFailedPrecondition(unread);
 }
 
 }  // namespace
@@ -95,7 +103,22 @@ void OfficeBook::NoteWrite(const absl::Status& answered) {
   refused_ = answered;
 }
 
+std::string OfficeBook::Unread() const {
+  const absl::Status& unread = view_.status();
+  if (IsRefusal(unread)) {
+    return absl::StrCat("etcd refuses this coordinator: ", unread.message(),
+                        "; check --etcd_user, --etcd_password_file, and "
+                        "whether that user may read and write the keys of "
+                        "--etcd_prefix");
+  }
+  const bool is_tls =
+      absl::StrContains(absl::AsciiStrToLower(unread.message()), "certificate");
+  return absl::StrCat("etcd does not answer: ", unread.message(),
+                      is_tls ? "; check --etcd_tls_ca" : "");
+}
+
 std::string OfficeBook::Problem() const {
+  if (IsRefusal(view_.status())) return Unread();
   if (!view_.ok()) {
     return "etcd does not answer this coordinator: if etcd is away, none can "
            "take over; if only this machine is cut off, another may lead "

@@ -88,6 +88,8 @@ class OfficeBook {
   void NoteWrite(const absl::Status& answered);
   // Tells an operator what is wrong with etcd; empty if nothing is known to be.
   std::string Problem() const;
+  // Says why etcd could not be read; call it if view() is an error.
+  std::string Unread() const;
 
  private:
   std::string LeaderKey() const { return prefix_ + "leader"; }

@@ -80,6 +80,21 @@ TEST(OfficeBookTest, ALeaderFindsTheLeaseOfALostAnswer) {
   EXPECT_EQ(book.lease_step(), LeaseStep::kKeepAlive);
 }
 
+TEST(OfficeBookTest, ARefusalIsToldFromSilence) {
+  OfficeBook book("/run/", Named("a"));
+  book.NoteRead(absl::InvalidArgumentError("authentication failed"));
+  EXPECT_THAT(book.Problem(),
+              HasSubstr("etcd refuses this coordinator: authentication failed; "
+                        "check --etcd_user"));
+  EXPECT_EQ(book.Unread(), book.Problem());
+  book.NoteRead(absl::UnavailableError("CERTIFICATE_VERIFY_FAILED"));
+  EXPECT_EQ(book.Unread(),
+            "etcd does not answer: CERTIFICATE_VERIFY_FAILED; check "
+            "--etcd_tls_ca");
+  book.NoteRead(absl::UnavailableError("refused"));
+  EXPECT_EQ(book.Unread(), "etcd does not answer: refused");
+}
+
 TEST(OfficeBookTest, ARefusedWriteIsAProblemUntilEtcdWrites) {
   OfficeBook book("/run/", Named("a"));
   EXPECT_THAT(book.Problem(), HasSubstr("etcd does not answer"));

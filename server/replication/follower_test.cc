@@ -20,6 +20,7 @@
 #include "proto/coordinator.grpc.pb.h"
 #include "proto/replication.grpc.pb.h"
 #include "proto/status.grpc.pb.h"
+#include "proto/trust.grpc.pb.h"
 #include "server/engine.h"
 #include "server/replication/testing/follower_test_base.h"
 #include "server/storage/commit_log.h"
@@ -485,7 +486,8 @@ TEST_F(FollowerTest, ItsServerSendsParametersAsTheLeadersDoes) {
   StartLeader();
   Follow(leader());
   ASSERT_TRUE(AwaitAll());
-  const auto stub = v1::Coordinator::NewStub(ServeCopy());
+  const std::shared_ptr<grpc::Channel> channel = ServeCopy();
+  const auto stub = v1::Coordinator::NewStub(channel);
   // The call begins before the version exists.
   v1::FetchParametersRequest request;
   *request.mutable_identity() = islands_[0];
@@ -507,6 +509,13 @@ TEST_F(FollowerTest, ItsServerSendsParametersAsTheLeadersDoes) {
   const grpc::Status refused = stub->Join(&join_context, {}, &joined);
   EXPECT_EQ(refused.error_code(), grpc::StatusCode::UNAVAILABLE);
   EXPECT_THAT(refused.error_message(), HasSubstr(leader()));
+
+  grpc::ClientContext token_context;
+  v1::CreateTokenResponse token;
+  EXPECT_THAT(v1::Trust::NewStub(channel)
+                  ->CreateToken(&token_context, {}, &token)
+                  .error_message(),
+              HasSubstr(leader()));
 }
 
 }  // namespace
