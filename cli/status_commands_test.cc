@@ -195,7 +195,8 @@ TEST_F(StatusCommandsTest, IslandsAndFragments) {
 TEST_F(StatusCommandsTest, PeersWithTheMostMemoryFirst) {
   EXPECT_EQ(Run({"status", "--peers"}), kExitOk);
   EXPECT_THAT(out_.str(),
-              testing::MatchesRegex("PEER .*north .*1.91 MiB.*10.0.0.7 .*"));
+              testing::MatchesRegex(
+                  "PEER .*REFUSED  CLOSED\n.*north .*1.91 MiB.*10.0.0.7 .*"));
   EXPECT_EQ(Run({"status", "--peers", "--json"}), kExitOk);
   EXPECT_EQ(nlohmann::json::parse(out_.str())["peers"].size(), 2);
 }

@@ -197,7 +197,7 @@ void PrintPeers(const v1::ListPeersResponse& peers, std::ostream& out) {
                      return a.held_bytes() > b.held_bytes();
                    });
   Table table({"PEER", ">CONNECTIONS", ">CALLS", ">HOLDS", ">CALLS BEGUN",
-               ">RECEIVED", ">SENT", ">REFUSED", ">CUT OFF"});
+               ">RECEIVED", ">SENT", ">REFUSED", ">CLOSED"});
   for (const v1::PeerUse& peer : sorted) {
     table.AddRow({peer.peer(), absl::StrCat(peer.connections()),
                   absl::StrCat(peer.calls()), HumanBytes(peer.held_bytes()),
