@@ -201,7 +201,8 @@ Command CertificateCommand(const Clock& now) {
       .details =
           "`list` shows who has enrolled. `revoke ID` withdraws a certificate "
           "and its renewals: the next call or heartbeat of its holder is "
-          "refused."};
+          "refused. If it was the last operator's, a restart of the "
+          "coordinator makes another one in STATE_DIR/tls/operator."};
   AddListFlags(*flags, command.flags);
   command.run = [=](const Invocation& call) {
     return call.arguments[0] == "list"

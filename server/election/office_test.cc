@@ -88,7 +88,8 @@ TEST(OfficeTest, RunsAreNotMixedUp) {
   other.run_id = "other";
   for (const char* const leader : {"", "a"}) {
     EXPECT_THAT(Voter("b").Next(ViewOf(leader), other),
-                IsFailedPrecondition("run other", "run r"));
+                IsFailedPrecondition("run other", "run r",
+                                     "if etcd has lost its data"));
   }
 }
 
