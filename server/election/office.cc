@@ -29,9 +29,8 @@ absl::StatusOr<Step> StepOf(const OfficeView& view, absl::string_view name,
     return absl::FailedPreconditionError(absl::Substitute(
         "the state directory has run $0, and etcd says that the coordinators "
         "serve run $1: give this one another directory or --etcd_prefix; or, "
-        "if "
-        "etcd has lost its data and run $1 is new, stop the others, delete the "
-        "keys of --etcd_prefix, and start this one first",
+        "if etcd has lost its data and run $1 is new, stop the others, delete "
+        "the keys of --etcd_prefix, and start this one first",
         holding.run_id, office.run_id()));
   }
   if (view.leader.has_value()) {
