@@ -48,6 +48,11 @@ absl::Status UsageError(absl::string_view message);
 // Returns an INVALID_ARGUMENT that nothing but words and flags can cause as
 // such an error, and any other status as it is.
 absl::Status AsUsageError(const absl::Status& status);
+template <typename T>
+absl::StatusOr<T> AsUsageError(absl::StatusOr<T> result) {
+  if (result.ok()) return result;
+  return AsUsageError(result.status());
+}
 
 // The flags of one command. Targets are not owned.
 class FlagSet {

@@ -57,9 +57,9 @@ absl::StatusOr<Ranks> FindRanks(const EvaluateFlags& flags,
                                 uint64_t all_threads) {
   constexpr uint64_t kMostRanks = 1024;
   Ranks ranks;
-  const absl::StatusOr<DeviceChoice> choice = ParseDevices(flags.device);
-  RETURN_IF_ERROR(AsUsageError(choice.status()));
-  ASSIGN_OR_RETURN(ranks.devices, FindDevices(*choice));
+  ASSIGN_OR_RETURN(const DeviceChoice choice,
+                   AsUsageError(ParseDevices(flags.device)));
+  ASSIGN_OR_RETURN(ranks.devices, FindDevices(choice));
   ranks.count = flags.ranks == 0 ? ranks.devices.size() : flags.ranks;
   if (ranks.count > kMostRanks) {
     return UsageError(absl::StrCat("ranks is ", ranks.count,

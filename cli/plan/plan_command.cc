@@ -46,16 +46,15 @@ absl::Status RunPlan(const PlanFlags& flags, std::ostream& out) {
   // A configuration that was loaded is valid, so that flags are wrong if this
   // cannot be predicted.
   if (flags.want != 0) {
-    const absl::StatusOr<FoundSettings> found =
-        FindSettings(assumptions, flags.want);
-    RETURN_IF_ERROR(AsUsageError(found.status()));
-    PrintSettings(flags.want, *found, out);
-    return WriteJson(flags.json, SettingsJson(flags.want, *found));
+    ASSIGN_OR_RETURN(const FoundSettings found,
+                     AsUsageError(FindSettings(assumptions, flags.want)));
+    PrintSettings(flags.want, found, out);
+    return WriteJson(flags.json, SettingsJson(flags.want, found));
   }
-  const absl::StatusOr<RunPrediction> prediction = PredictRun(assumptions);
-  RETURN_IF_ERROR(AsUsageError(prediction.status()));
-  PrintPrediction(assumptions, *prediction, out);
-  return WriteJson(flags.json, PredictionJson(assumptions, *prediction));
+  ASSIGN_OR_RETURN(const RunPrediction prediction,
+                   AsUsageError(PredictRun(assumptions)));
+  PrintPrediction(assumptions, prediction, out);
+  return WriteJson(flags.json, PredictionJson(assumptions, prediction));
 }
 
 }  // namespace

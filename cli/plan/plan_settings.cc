@@ -120,11 +120,9 @@ absl::StatusOr<ModelLayout> LayoutOfSize(const PlanSettings& settings) {
         "--outside_layers of them are in no layer) and --layers N (1 to %d)",
         kMostParameters, kMostLayers));
   }
-  absl::StatusOr<ModelLayout> layout = MakeUniformLayout(
+  return AsUsageError(MakeUniformLayout(
       static_cast<uint64_t>(settings.parameters),
-      static_cast<uint64_t>(settings.outside_layers), settings.layers);
-  RETURN_IF_ERROR(AsUsageError(layout.status()));
-  return layout;
+      static_cast<uint64_t>(settings.outside_layers), settings.layers));
 }
 
 size_t CountIslands(const PlanSettings& settings, const v1::RunConfig& config) {
