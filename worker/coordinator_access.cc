@@ -39,32 +39,29 @@ absl::Status EnrolUnlessDone(const Clock& wall_clock, uint64_t seed,
   const std::string folder = absl::GetFlag(FLAGS_tls);
   const std::string token_file = absl::GetFlag(FLAGS_join_file);
   const absl::StatusOr<std::string> token = Token();
-  const bool is_missing = absl::IsNotFound(token.status());
-  if (is_missing || (token.ok() && token->empty() && !token_file.empty() &&
-                     !folder.empty())) {
-    const absl::Status own = FolderIdentity(folder, wall_clock()).status();
-    if (own.ok()) return own;
+  if (token.ok() && !token->empty()) {
+    return EnrolOnce(absl::GetFlag(FLAGS_coordinator), *token,
+                     absl::GetFlag(FLAGS_island), folder, wall_clock, seed,
+                     pause);
+  }
+  if (!token.ok() && !absl::IsNotFound(token.status())) return token.status();
+  if (token.ok() && folder.empty()) return absl::OkStatus();
+  const absl::Status own = FolderIdentity(folder, wall_clock()).status();
+  if (own.ok()) return own;
+  if (!token_file.empty()) {
     return absl::NotFoundError(
         absl::StrCat("--join_file: ",
-                     is_missing ? std::string(token.status().message())
-                                : absl::StrCat(token_file, " is empty"),
+                     token.ok() ? absl::StrCat(token_file, " is empty")
+                                : std::string(token.status().message()),
                      ", and a token is needed, because ", folder,
                      " has no valid certificate (", own.message(),
                      "); an operator makes a token (causeway token create)"));
   }
-  RETURN_IF_ERROR(token.status());
-  if (token->empty()) {
-    if (folder.empty()) return absl::OkStatus();
-    const absl::Status own = FolderIdentity(folder, wall_clock()).status();
-    if (!absl::IsNotFound(own)) return absl::OkStatus();
-    return absl::NotFoundError(
-        absl::StrCat(own.message(),
-                     "; --join and a token (causeway token create) get the "
-                     "certificate of --tls"));
-  }
-  return EnrolOnce(absl::GetFlag(FLAGS_coordinator), *token,
-                   absl::GetFlag(FLAGS_island), folder, wall_clock, seed,
-                   pause);
+  if (!absl::IsNotFound(own)) return absl::OkStatus();
+  return absl::NotFoundError(
+      absl::StrCat(own.message(),
+                   "; --join and a token (causeway token create) get the "
+                   "certificate of --tls"));
 }
 
 }  // namespace
