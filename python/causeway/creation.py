@@ -114,6 +114,8 @@ def _frozen_names(model: Any) -> List[str]:
 
 
 def _nothing() -> "torch.Tensor":
+    """Returns the value of a name that is in the file only for a pattern,
+    because the coordinator refuses patterns that match nothing there."""
     import torch
     return torch.empty(0, dtype=torch.float32, device="cpu")
 
@@ -137,7 +139,6 @@ def _trainable_of(model: Any,
     def excludes(name: str) -> bool:
         if not matches_any(exclude, name):
             return False
-        # The coordinator refuses a pattern that matches nothing in the file.
         tensors[name] = _nothing()
         return True
 
@@ -264,12 +265,11 @@ def create_run(model: "Union[torch.nn.Module, Mapping[str, Any]]",
                                   "model before it is")
     if not tensors:
         raise InvalidArgument("no parameter of the model requires gradients")
+    frozen_names = _frozen_names(model) if exclude else []
     for pattern in exclude:
         if not any(matches_any([pattern], key) for key in tensors):
-            for key in _frozen_names(model):
+            for key in frozen_names:
                 if matches_any([pattern], key):
-                    # The coordinator refuses a pattern that matches nothing in
-                    # the file.
                     tensors[key] = _nothing()
                     break
     os.makedirs(directory, exist_ok=True)
