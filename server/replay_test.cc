@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -37,15 +38,26 @@ class ReplayTest : public testing::Test {
   // Makes a run in which two islands with unequal weights make `rounds` rounds
   // of fragment 0 and one of fragment 1.
   void MakeRun(const v1::RunConfig& config, uint64_t rounds) {
+    std::vector<std::pair<uint32_t, uint64_t>> bases;
+    for (uint64_t version = 0; version < rounds; ++version) {
+      bases.emplace_back(0, version);
+    }
+    bases.emplace_back(1, 0);
+    MakeRounds(config, bases);
+  }
+
+  // Starts a coordinator, to which both islands come, and makes a round from
+  // each of these fragments and versions.
+  void MakeRounds(const v1::RunConfig& config,
+                  const std::vector<std::pair<uint32_t, uint64_t>>& bases) {
     ASSERT_OK(driver_.Start(config));
     const auto east = driver_.Join("east", 1);
     const auto west = driver_.Join("west", 2);
     ASSERT_OK(east.status());
     ASSERT_OK(west.status());
-    for (uint64_t version = 0; version < rounds; ++version) {
-      Round(*east, *west, 0, version);
+    for (const auto& [fragment, version] : bases) {
+      Round(*east, *west, fragment, version);
     }
-    Round(*east, *west, 1, 0);
   }
 
   void Round(const v1::IslandIdentity& east, const v1::IslandIdentity& west,
@@ -70,14 +82,7 @@ class ReplayTest : public testing::Test {
   // Restarts the coordinator, which first makes snapshots, and makes the round
   // from `version` of both fragments.
   void GoOn(const v1::RunConfig& config, uint64_t version) {
-    ASSERT_OK(driver_.Start(config));
-    const auto east = driver_.Join("east", 1);
-    const auto west = driver_.Join("west", 2);
-    ASSERT_OK(east.status());
-    ASSERT_OK(west.status());
-    for (const uint32_t fragment : {0, 1}) {
-      Round(*east, *west, fragment, version);
-    }
+    MakeRounds(config, {{0, version}, {1, version}});
   }
 
   absl::StatusOr<std::vector<ReplayResult>> Replay() {
