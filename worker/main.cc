@@ -4,8 +4,8 @@
 // causeway-worker: one island of a run, or one rank of it.
 //
 // SIGTERM, SIGINT, SIGHUP, SIGUSR1 (which schedulers send ahead of time) and a
-// pre-emption notice make the island hand in its training and leave; a second
-// signal makes it leave at once.
+// pre-emption notice make the island hand in its training and leave; another
+// signal, more than two seconds later, makes it leave at once.
 //
 // Exit codes: 0 the run is finished, or the island has left; 1 failure; 2
 // usage; 3 --supervise has given up, or an audit has found wrong numbers, so

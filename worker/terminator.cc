@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <optional>
 #include <utility>
 
 #include "absl/flags/flag.h"
@@ -15,6 +16,10 @@
 
 namespace causeway {
 namespace {
+
+// Signals that come within this time are one request: systemd and Slurm signal
+// every process, and a supervisor passes its signal on besides.
+constexpr absl::Duration kOneRequest = absl::Seconds(2);
 
 std::atomic<bool> interrupted = false;
 
@@ -36,19 +41,22 @@ bool PauseUnlessInterrupted(absl::Duration pause) {
 }
 
 Terminator::Terminator(std::function<void(const std::string&)> leave,
-                       std::function<void()> stop, std::function<void()> tend)
+                       std::function<void()> stop, std::function<void()> tend,
+                       Clock now)
     : thread_([this, leave = std::move(leave), stop = std::move(stop),
-               tend = std::move(tend)] {
-        bool leaving = false;
+               tend = std::move(tend), now = std::move(now)] {
+        std::optional<absl::Time> asked;
         while (!done_.HasBeenNotified()) {
           tend();
           const int signal = AwaitTerminationSignal(absl::Milliseconds(100));
-          if (signal != 0 && leaving) return stop();
-          if (leaving) continue;
+          if (asked.has_value()) {
+            if (signal != 0 && now() - *asked > kOneRequest) return stop();
+            continue;
+          }
           const std::string reason = Reason(signal);
           if (reason.empty()) continue;
           LOG(INFO) << reason << ": leaving the run";
-          leaving = true;
+          asked = now();
           interrupted = true;
           leave(reason);
         }

@@ -12,6 +12,7 @@
 
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
+#include "common/clock.h"
 
 namespace causeway {
 
@@ -24,12 +25,13 @@ bool IsInterrupted();
 bool PauseUnlessInterrupted(absl::Duration pause);
 
 // Calls `leave` with the reason at the first termination signal or notice of
-// pre-emption, `stop` at the second signal, and `tend` ten times a second,
-// until destroyed.
+// pre-emption, `stop` at another signal more than two seconds later, and `tend`
+// ten times a second, until destroyed.
 class Terminator {
  public:
   Terminator(std::function<void(const std::string&)> leave,
-             std::function<void()> stop, std::function<void()> tend);
+             std::function<void()> stop, std::function<void()> tend,
+             Clock now = SteadyWallClock());
   ~Terminator();
 
  private:
