@@ -171,9 +171,9 @@ bool Island::IsTraining() const {
       [](const OuterLoop& core, absl::Time) { return core.is_training(); });
 }
 
-bool Island::HasBegun() const {
+bool Island::HasHandedIn() const {
   return loop_.Read(
-      [](const OuterLoop& core, absl::Time) { return core.has_begun(); });
+      [](const OuterLoop& core, absl::Time) { return core.has_handed_in(); });
 }
 
 uint64_t Island::Step() const {

@@ -160,14 +160,14 @@ class Island {
   absl::StatusOr<IslandState> State();
 
   // Return the island's progress, its activity, whether that is a step, whether
-  // training has begun, the step that it has reached, and how long training has
-  // stood still for synchronization. Thread-safe.
+  // it has left and handed in all training, the step that it has reached, and
+  // how long training has stood still for synchronization. Thread-safe.
   v1::IslandProgress Progress() { return progress_.Report(); }
   // Like Progress, but takes nothing from the next heartbeat's report.
   v1::IslandProgress CurrentProgress() { return progress_.Current(); }
   std::string Activity() const;
   bool IsTraining() const;
-  bool HasBegun() const;
+  bool HasHandedIn() const;
   uint64_t Step() const;
   absl::Duration Waited() const { return progress_.waited(); }
 

@@ -23,7 +23,7 @@ absl::Status IslandRunner::Run() {
 }
 
 absl::Status IslandRunner::RunOnce() {
-  has_begun_ = false;
+  has_handed_in_ = false;
   const std::unique_ptr<CoordinatorClient> client = options_.connect();
   Island island(options_.island(), client.get());
   {
@@ -32,7 +32,7 @@ absl::Status IslandRunner::RunOnce() {
     island_ = &island;
   }
   const absl::Status status = island.Run();
-  has_begun_ = island.HasBegun();
+  has_handed_in_ = island.HasHandedIn();
   was_sound_ = island.RoundsMade() >= kSoundRounds;
   absl::MutexLock lock(&mu_);
   island_ = nullptr;

@@ -50,8 +50,9 @@ class IslandRunner {
   // in a row.
   absl::Status Run();
 
-  // Returns whether training began at the last start of Run. For its thread.
-  bool HasBegun() const { return has_begun_; }
+  // Returns whether the island has left since the last start and handed in all
+  // that it had trained. For Run's thread.
+  bool HasHandedIn() const { return has_handed_in_; }
 
   // Like the functions of Island. Thread-safe.
   void RequestLeave(absl::string_view reason);
@@ -70,7 +71,7 @@ class IslandRunner {
   absl::Status RunOnce();
 
   const Options options_;
-  bool has_begun_ = false;
+  bool has_handed_in_ = false;
   // Says whether the last start trained for kSoundRounds rounds.
   bool was_sound_ = false;
   absl::Mutex mu_;

@@ -140,11 +140,11 @@ TEST_F(IslandRunnerTest, ALeaveBeforeTheStartPreventsIt) {
     stop ? runner.Stop() : runner.RequestLeave("SIGTERM");
     EXPECT_THAT(runner.Run(), IsCancelled("before the start"));
     EXPECT_EQ(starts_, 0);
-    EXPECT_FALSE(runner.HasBegun());
+    EXPECT_FALSE(runner.HasHandedIn());
   }
 }
 
-TEST_F(IslandRunnerTest, AnIslandThatLeavesBeforeItTrainsHasNotBegun) {
+TEST_F(IslandRunnerTest, AnIslandThatLeavesBeforeItTrainsHandsNothingIn) {
   std::unique_ptr<IslandRunner> runner;
   IslandRunner::Options options = Options(absl::OkStatus());
   options.island = [&, island = std::move(options.island)] {
@@ -157,7 +157,7 @@ TEST_F(IslandRunnerTest, AnIslandThatLeavesBeforeItTrainsHasNotBegun) {
   };
   runner = std::make_unique<IslandRunner>(std::move(options));
   EXPECT_THAT(runner->Run(), IsCancelled("SIGTERM"));
-  EXPECT_FALSE(runner->HasBegun());
+  EXPECT_FALSE(runner->HasHandedIn());
 }
 
 TEST_F(IslandRunnerTest, ARunningIslandLeavesOnRequest) {
@@ -172,7 +172,7 @@ TEST_F(IslandRunnerTest, ARunningIslandLeavesOnRequest) {
     runner = std::make_unique<IslandRunner>(std::move(options));
     EXPECT_THAT(runner->Run(), StatusIs(absl::StatusCode::kCancelled,
                                         stop ? "stopped" : "SIGTERM"));
-    EXPECT_TRUE(runner->HasBegun());
+    EXPECT_EQ(runner->HasHandedIn(), !stop);
   }
   EXPECT_EQ(starts_, 2) << "one for each";
 }

@@ -141,8 +141,8 @@ class LeadingProcess {
   //   ALREADY_EXISTS  Another process does, or the coordinator says so.
   absl::Status RunCrewWithoutRivals(IslandRunner& runner);
   // Tells the other processes and the supervisor how the island has ended, and
-  // whether training had begun.
-  absl::Status End(const absl::Status& status, bool has_begun);
+  // whether a later start needs its recent checkpoint.
+  absl::Status End(const absl::Status& status, bool has_handed_in);
   // Returns the process to leave out after `status` because its link to another
   // one is broken; kNoProcess if there is none.
   int ProcessToAvoid(const absl::Status& status);
@@ -232,7 +232,7 @@ absl::Status LeadingProcess::Run() {
     LOG(INFO) << status.message();
     manager_.Ready();
   }
-  return End(status, runner.HasBegun());
+  return End(status, runner.HasHandedIn());
 }
 
 absl::Status LeadingProcess::Prepare() {
@@ -508,14 +508,14 @@ absl::Status LeadingProcess::RunCrew(IslandRunner& runner) {
   return runner.Run();
 }
 
-absl::Status LeadingProcess::End(const absl::Status& status, bool has_begun) {
+absl::Status LeadingProcess::End(const absl::Status& status,
+                                 bool has_handed_in) {
   if (status.ok() || absl::IsCancelled(status)) {
     if (crew_.has_value()) crew_->Dismiss();
-    // An island that leaves before it trains, or between two crews, has not
-    // handed in its state.
+    // An island that leaves before it trains, between two crews, at once or too
+    // late has not handed in its state.
     const bool is_needed = absl::IsCancelled(status) &&
-                           !SaysRunIsFinished(status) &&
-                           (!has_begun || resume_ != nullptr);
+                           !SaysRunIsFinished(status) && !has_handed_in;
     if (!is_needed) {
       RETURN_IF_ERROR(RemoveRecent());
     } else if (stamps_ != nullptr) {

@@ -299,6 +299,7 @@ TrainerAction OuterLoop::LeaveInGoodOrder(absl::Time now) {
     wait->until = leave_deadline_;
     return *wait;
   }
+  has_handed_in_ = !wait.has_value() || RunIsOver();
   LOG_IF(WARNING, wait.has_value() && late)
       << "the time for leaving has run out; what is not handed in yet is lost";
   return End(absl::CancelledError(membership_.leave_reason()));

@@ -173,7 +173,8 @@ class OuterLoop {
     return ordered_.has_value() &&
            std::holds_alternative<action::Train>(*ordered_);
   }
-  bool has_begun() const { return phase_ >= Phase::kTraining; }
+  // Returns whether the island has left and handed in all that it has trained.
+  bool has_handed_in() const { return has_handed_in_; }
   // Returns what the island is doing or waiting for, for people.
   std::string Activity() const;
 
@@ -295,6 +296,7 @@ class OuterLoop {
   std::optional<uint64_t> save_ordered_step_;
   uint64_t validated_version_ = 0;
   absl::Time leave_deadline_;
+  bool has_handed_in_ = false;
 
   Lateness lateness_;
   // The current wait, if any; the time when it got its reason; and the duration

@@ -288,6 +288,7 @@ TEST_F(ConnectedIslandTest, HandsInWhatItHasTrainedBeforeItLeaves) {
   EXPECT_TRUE(header.partial());
   EXPECT_EQ(header.tokens(), 20);
   EXPECT_THAT(driver_.Train(), ElementsAre("end CANCELLED: signal 15"));
+  EXPECT_TRUE(driver_.loop().has_handed_in());
 }
 
 TEST_F(ConnectedIslandTest, LeavesWhenHandingInTakesTooLong) {
@@ -297,6 +298,7 @@ TEST_F(ConnectedIslandTest, LeavesWhenHandingInTakesTooLong) {
               ElementsAre("train 3", "snapshot 0", "snapshot 1", "wait 30s"));
   driver_.Sleep(absl::Seconds(30));
   EXPECT_THAT(driver_.Train(), ElementsAre("end CANCELLED: signal 15"));
+  EXPECT_FALSE(driver_.loop().has_handed_in());
 }
 
 TEST(OuterLoopTest, LeavesAtOnceIfItHasNotTrained) {
