@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <random>
 #include <string>
 #include <utility>
 
@@ -18,6 +19,8 @@
 #include "cli/watch/watch.h"
 #include "cli/watch/watch_screen.h"
 #include "common/status_macros.h"
+#include "common/transport/credentials.h"
+#include "common/transport/enrolment.h"
 #include "proto/control.grpc.pb.h"
 
 namespace causeway {
@@ -172,6 +175,16 @@ Command FragmentsCommand(const StatusEnvironment& environment) {
       });
 }
 
+// Renews the certificate of --tls, if there is one, for a command that may
+// outlast it.
+std::unique_ptr<CertificateRenewer> KeepRenewed(
+    const ConnectionFlags& flags, const StatusEnvironment& environment) {
+  if (flags.tls.tls.empty()) return nullptr;
+  return std::make_unique<CertificateRenewer>(flags.coordinator, flags.tls.tls,
+                                              environment.now,
+                                              std::random_device()());
+}
+
 Command WatchCommand(const StatusEnvironment& environment) {
   return NewCommand(
       "watch", "Shows the status and refreshes it until interrupted.",
@@ -189,6 +202,7 @@ Command WatchCommand(const StatusEnvironment& environment) {
       },
       [=](CoordinatorClient& client, const StatusFlags& flags,
           const Invocation& call) -> absl::Status {
+        const auto renewer = KeepRenewed(flags.connection, environment);
         WatchEnvironment watch = {.now = environment.now,
                                   .time_zone = environment.time_zone,
                                   .out = call.out,
@@ -214,8 +228,8 @@ Command WatchCommand(const StatusEnvironment& environment) {
 }
 
 // Follows the events over restarts of the coordinator until environment.sleep
-// returns false.
-absl::Status FollowEvents(CoordinatorClient& client,
+// returns false. FAILED_PRECONDITION: a certificate has expired.
+absl::Status FollowEvents(CoordinatorClient& client, const ClientTlsFiles& tls,
                           v1::WatchEventsRequest request,
                           const StatusEnvironment& environment,
                           const std::function<bool(const v1::Event&)>& print,
@@ -236,6 +250,9 @@ absl::Status FollowEvents(CoordinatorClient& client,
         !absl::IsResourceExhausted(status) && !absl::IsCancelled(status)) {
       return status;
     }
+    const absl::Status valid =
+        MakeChannelCredentials(tls, environment.now()).status();
+    if (absl::IsFailedPrecondition(valid)) return valid;
     if (!lost) {
       err << "waiting for the coordinator: "
           << (status.ok() ? "it has stopped" : status.message()) << "\n";
@@ -267,10 +284,12 @@ Command EventsCommand(const StatusEnvironment& environment) {
           return call.out.good();
         };
         // The coordinator knows the kinds of events.
-        return AsUsageError(
-            request.recorded_only()
-                ? client.WatchEvents(request, print)
-                : FollowEvents(client, request, environment, print, call.err));
+        if (request.recorded_only()) {
+          return AsUsageError(client.WatchEvents(request, print));
+        }
+        const auto renewer = KeepRenewed(flags.connection, environment);
+        return AsUsageError(FollowEvents(client, flags.connection.tls, request,
+                                         environment, print, call.err));
       });
 }
 

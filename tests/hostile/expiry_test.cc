@@ -134,16 +134,31 @@ TEST_F(ExpiryTest, ANewEnrolmentNeedsNoRestart) {
                  {"--simulated_step_seconds=0.02", folder, token()});
   const auto north = Start("north", command);
   ASSERT_TRUE(north->AwaitOutput("joined run")) << north->Output();
-  // It cannot renew the certificate in time.
+  const auto follow = [&](const std::string& name) {
+    std::filesystem::copy(Path("state/tls/operator"), Path(name));
+    return Start(name, {ProgramPath("cli/causeway"), "events", "--follow",
+                        "--all", address, absl::StrCat("--tls=", Path(name))});
+  };
+  const auto events = follow("events");
+  const auto late = follow("late");
+  ASSERT_TRUE(late->AwaitOutput("north")) << late->Output();
+  // They cannot renew their certificates in time.
   north->Signal(SIGSTOP);
+  late->Signal(SIGSTOP);
   absl::SleepFor(absl::Seconds(16));
   north->Signal(SIGCONT);
+  late->Signal(SIGCONT);
+  EXPECT_TRUE(events->AwaitOutput("renewed the certificate"))
+      << events->Output();
   ASSERT_TRUE(north->AwaitOutput("`causeway enrol` with a new token"))
       << north->Output();
   RunTool({"enrol", address, folder, token()});
   EXPECT_TRUE(coordinator->AwaitOutput("north joined (incarnation 2",
                                        absl::Seconds(60)))
       << north->Output();
+  coordinator->End(SIGKILL);
+  EXPECT_EQ(late->Wait(), 1) << late->Output();
+  EXPECT_THAT(late->Output(), HasSubstr("has expired"));
 }
 
 }  // namespace
