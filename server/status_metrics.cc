@@ -100,6 +100,9 @@ constexpr Metric<RunStatus> kRun[] = {
     {"certificate_expiry_timestamp_seconds",
      "End of the coordinator's certificate, as Unix time.",
      UnixTime<&RunStatus::certificate_expires_at>},
+    {"certificate_notice_timestamp_seconds",
+     "Unix time by which the coordinator's certificate should be renewed.",
+     UnixTime<&RunStatus::certificate_notice_at>},
     {"insecure",
      "1 if the coordinator listens beyond its machine, and anyone who can "
      "reach it can change the run.",

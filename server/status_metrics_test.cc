@@ -85,6 +85,7 @@ TEST(StatusMetricsTest, ShowsTheRun) {
         }
         storage { staging_bytes: 13 disk_free_bytes: 0 disk_total_bytes: 14 }
         certificate_expires_at { seconds: 1700000060 }
+        certificate_notice_at { seconds: 1700000055 }
       )pb"),
       {}, {});
   for (const char* const sample :
@@ -117,6 +118,7 @@ TEST(StatusMetricsTest, ShowsTheRun) {
         "disk_free_bytes{run=\"r\"} 0",
         "disk_total_bytes{run=\"r\"} 14",
         "certificate_expiry_timestamp_seconds{run=\"r\"} 1700000060",
+        "certificate_notice_timestamp_seconds{run=\"r\"} 1700000055",
         "insecure{run=\"r\"} 0",
         "epoch{run=\"r\"} 3",
         "followers_in_sync{run=\"r\"} 1",
@@ -136,7 +138,8 @@ TEST(StatusMetricsTest, LeavesOutUnknownValues) {
   for (const char* const name :
        {"training_loss", "validation_loss", "disk_free_bytes",
         "last_round_timestamp_seconds", "seconds_left",
-        "certificate_expiry_timestamp_seconds"}) {
+        "certificate_expiry_timestamp_seconds",
+        "certificate_notice_timestamp_seconds"}) {
     EXPECT_EQ(CountSamples(text, absl::StrCat("causeway_", name)), 0);
   }
 }

@@ -214,7 +214,7 @@ absl::Status LeadingProcess::Run() {
                        [this] { return metrics_.CheckJoined(); },
                        [&](MetricFamilies& families) {
                          metrics_.Add(runner.Progress(), certificate.Get(),
-                                      families);
+                                      certificate.Check().since, families);
                        }));
   std::thread teller;
   if (GaveUp() && crew_.has_value()) {

@@ -5,6 +5,16 @@
 #include "common/metrics/island_metrics.h"
 
 namespace causeway {
+namespace {
+
+// Returns no value for a time that never comes.
+double UnixTime(absl::Time time) {
+  return time < absl::InfiniteFuture()
+             ? absl::ToDoubleSeconds(time - absl::UnixEpoch())
+             : Known(0);
+}
+
+}  // namespace
 
 void WorkerMetrics::SetRun(const v1::JoinResponse& joined) {
   absl::MutexLock lock(&mu_);
@@ -20,6 +30,7 @@ absl::Status WorkerMetrics::CheckJoined() const {
 
 void WorkerMetrics::Add(const std::optional<v1::IslandProgress>& progress,
                         absl::Time certificate_expiry,
+                        absl::Time certificate_notice,
                         MetricFamilies& families) const {
   constexpr char kPrefix[] = "causeway_worker_";
   absl::MutexLock lock(&mu_);
@@ -29,10 +40,12 @@ void WorkerMetrics::Add(const std::optional<v1::IslandProgress>& progress,
   families.AddSample(
       {.name = "causeway_worker_certificate_expiry_timestamp_seconds",
        .help = "End of the island's certificate, as Unix time."},
-      certificate_expiry < absl::InfiniteFuture()
-          ? absl::ToDoubleSeconds(certificate_expiry - absl::UnixEpoch())
-          : Known(0),
-      labels_);
+      UnixTime(certificate_expiry), labels_);
+  families.AddSample(
+      {.name = "causeway_worker_certificate_notice_timestamp_seconds",
+       .help =
+           "Unix time by which the island's certificate should be renewed."},
+      UnixTime(certificate_notice), labels_);
   if (labels_.empty() || !progress.has_value()) return;
   AddIslandProgress(kPrefix, *progress, labels_, families);
   AddRanks(kPrefix, *progress, labels_, families);

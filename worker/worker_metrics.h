@@ -27,9 +27,11 @@ class WorkerMetrics {
   absl::Status CheckJoined() const;
 
   // Adds the metrics, labelled with the run and the island, once it has joined.
-  // `progress` is absent while the island starts again.
+  // `progress` is absent while the island starts again. The times are those of
+  // CertificateExpiry::Get and its notice.
   void Add(const std::optional<v1::IslandProgress>& progress,
-           absl::Time certificate_expiry, MetricFamilies& families) const;
+           absl::Time certificate_expiry, absl::Time certificate_notice,
+           MetricFamilies& families) const;
 
  private:
   mutable absl::Mutex mu_;

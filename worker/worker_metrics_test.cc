@@ -11,6 +11,7 @@
 namespace causeway {
 namespace {
 
+using testing::AnyOf;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -18,7 +19,7 @@ std::string Text(const WorkerMetrics& metrics,
                  const std::optional<v1::IslandProgress>& progress,
                  absl::Time expiry = absl::InfiniteFuture()) {
   MetricFamilies families;
-  metrics.Add(progress, expiry, families);
+  metrics.Add(progress, expiry, expiry - absl::Seconds(5), families);
   return families.Text();
 }
 
@@ -53,11 +54,14 @@ TEST(WorkerMetricsTest, ShowsTheProgressAndTheRanks) {
         "link_bytes_per_second{run=\"r\",island=\"east\",direction=\"up\"} 5",
         "rank_tokens_total{run=\"r\",island=\"east\",rank=\"1\"} 8",
         "certificate_expiry_timestamp_seconds{run=\"r\",island=\"east\"} "
-        "1700000000"}) {
+        "1700000000",
+        "certificate_notice_timestamp_seconds{run=\"r\",island=\"east\"} "
+        "1699999995"}) {
     EXPECT_THAT(text, HasSubstr(std::string("causeway_worker_") + sample));
   }
   EXPECT_THAT(Text(metrics, progress),
-              Not(HasSubstr("certificate_expiry_timestamp_seconds{")));
+              Not(AnyOf(HasSubstr("certificate_expiry_timestamp_seconds{"),
+                        HasSubstr("certificate_notice_timestamp_seconds{"))));
   // The island starts again.
   EXPECT_THAT(Text(metrics, std::nullopt), Not(HasSubstr("run_step")));
 }

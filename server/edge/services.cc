@@ -87,6 +87,9 @@ v1::RunStatus StatusSource::GetRun() const {
     *run.mutable_certificate_expires_at() = ToTimestamp(expiry);
   }
   const CertificateExpiry::Notice notice = certificate->Check();
+  if (notice.since < absl::InfiniteFuture()) {
+    *run.mutable_certificate_notice_at() = ToTimestamp(notice.since);
+  }
   if (!notice.text.empty()) AddProblems({Problem(notice)}, run);
   return run;
 }
