@@ -172,7 +172,10 @@ SCRIPT
 restarted() { [[ "$(property NRestarts causeway-coordinator)" == 1 ]]; }
 eventually restarted
 eventually says causeway-coordinator 'continuing run'
+inside touch /run/causeway-worker/three/kept
 inside systemctl restart causeway-worker@three
+inside test -e /run/causeway-worker/three/kept ||
+  fail "a restart removes checkpoints in memory"
 
 echo "== a run file with a mistake"
 inside bash -c 'echo "trainings {}" >>/etc/causeway/run.textproto
