@@ -67,6 +67,13 @@ if ((${#options[@]} == 0)); then cuda=false; fi
 if "${with_cuda_libraries}" && ! "${cuda}"; then
   fail "--with_cuda_libraries needs /usr/local/cuda/bin/nvcc, and excludes --cpu_only"
 fi
+cuda_libraries=()
+if "${with_cuda_libraries}"; then
+  for name in libcublasLt.so.13 libnccl.so.2; do
+    path="$(find_cuda_library "${name}")" || fail "${name} is missing"
+    cuda_libraries+=("${path}")
+  done
+fi
 require_tools
 
 readonly PROGRAMS=(server/causeway-coordinator worker/causeway-worker
@@ -127,13 +134,9 @@ mkdir "${libraries}/gcc"
 mv "${libraries}"/{libstdc++.so.6,libgcc_s.so.1} "${libraries}/gcc"
 
 # The worker loads CUDA's libraries under these names.
-if "${with_cuda_libraries}"; then
-  for name in libcublasLt.so.13 libnccl.so.2; do
-    path=/usr/local/cuda/lib64/${name}
-    if [[ ! -e "${path}" ]]; then fail "${path} is missing"; fi
-    install -m 644 "${path}" "${libraries}/${name}"
-  done
-fi
+for path in "${cuda_libraries[@]}"; do
+  install -m 644 -t "${libraries}" "${path}"
+done
 
 files=("${top}"/bin/* "${libraries}"/*.so*)
 glibc="$(newest_version GLIBC_2 "${files[@]}")"

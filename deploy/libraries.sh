@@ -53,6 +53,19 @@ add_file() {
   done < <(ldd "$1" | awk '{ print $1, ($2 == "=>" ? $3 : "") }')
 }
 
+# find_cuda_library NAME: prints the path of a library of NVIDIA's, or fails. The
+# package of NCCL puts it beside Debian's libraries, the toolkit beside CUDA's.
+find_cuda_library() {
+  local folder
+  for folder in /usr/local/cuda/lib64 /usr/lib/x86_64-linux-gnu; do
+    if [[ -e "${folder}/$1" ]]; then
+      printf '%s\n' "${folder}/$1"
+      return
+    fi
+  done
+  return 1
+}
+
 # add_licenses DIRECTORY LIBRARY...: copies the copyright files of the libraries'
 # Debian packages, and the licenses of headers that are compiled in, to a
 # directory, each as PACKAGE/copyright.

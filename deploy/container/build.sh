@@ -74,9 +74,8 @@ for library in "${libraries[@]}"; do
   install -D -m 755 "${library}" "${tree}${library}"
 done
 if ((${#options[@]} > 0)); then
-  for library in /usr/local/cuda/lib64/libcublas{,Lt}.so.13 \
-    /usr/lib/x86_64-linux-gnu/libnccl.so.2; do
-    if [[ -e "${library}" ]]; then
+  for name in libcublas{,Lt}.so.13 libnccl.so.2; do
+    if library="$(find_cuda_library "${name}")"; then
       install -D -m 755 -t "${tree}/usr/local/cuda/lib64" "${library}"
     fi
   done
