@@ -103,9 +103,9 @@ absl::Status Validate(const v1::RunConfig& config,
         sync.ecq_bits(), sync.uplink_bits_floor());
   }
   const Footprint footprint = CoordinatorFootprint(config, plan);
-  out << absl::StrFormat("memory    coordinator: at most %s with %d islands\n",
-                         HumanBytes(footprint.most_memory),
-                         config.membership().max_islands());
+  out << absl::StrFormat(
+      "memory    coordinator: at most %s with %d islands, and connections\n",
+      HumanBytes(footprint.most_memory), config.membership().max_islands());
   out << absl::StrFormat(
       "disk      coordinator: %s to begin; at most %s, and the log\n",
       HumanBytes(footprint.first_disk), HumanBytes(footprint.most_disk));

@@ -25,7 +25,8 @@ struct Footprint {
   double uploads = 0;
   // The most memory: `uploads` and their codes, the newest version of every
   // fragment, and outer steps on the largest fragments, with gradients that may
-  // be recorded.
+  // be recorded. Connections, which may take 36 MiB an island while it uploads
+  // (docs/security.md), come on top.
   double most_memory = 0;
   // The disk space of the snapshots, records and updates that are kept, and the
   // next.
