@@ -56,6 +56,9 @@ struct TrainerState {
   // The next micro-batch in the island's series, or 0 if the step determines
   // it.
   uint64_t next_micro_batch = 0;
+  // The sequences of each of these micro-batches, or 0 if they are as many as
+  // now.
+  uint64_t micro_batch_size = 0;
 };
 
 // For use by one thread.

@@ -60,6 +60,7 @@ absl::Status ReadValues(const Safetensors& file, IslandState& state) {
   }
   state.trainer.optimizer.updates = state.position.optimizer_updates();
   state.trainer.next_micro_batch = state.position.next_micro_batch();
+  state.trainer.micro_batch_size = state.position.micro_batch_size();
   return absl::OkStatus();
 }
 
@@ -67,6 +68,7 @@ absl::Status WriteState(const std::string& path, const IslandState& state) {
   v1::IslandCheckpoint position = state.position;
   position.set_optimizer_updates(state.trainer.optimizer.updates);
   position.set_next_micro_batch(state.trainer.next_micro_batch);
+  position.set_micro_batch_size(state.trainer.micro_batch_size);
   const std::string bytes = position.SerializeAsString();
   Safetensors file{
       .metadata = {{kPosition, absl::BytesToHexString(bytes)},

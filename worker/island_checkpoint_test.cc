@@ -35,7 +35,8 @@ IslandState SomeState(uint64_t step) {
                                 .optimizer = {.updates = step,
                                               .first_moment = {7, 8, 9},
                                               .second_moment = {10, 11, 12}},
-                                .next_micro_batch = 77}};
+                                .next_micro_batch = 77,
+                                .micro_batch_size = 2}};
   state.position.set_run_id("run-1");
   state.position.set_instance_id(5);
   state.position.set_run_step(step);
@@ -95,6 +96,7 @@ TEST(IslandCheckpointTest, TheLastOneSavedComesBack) {
   EXPECT_EQ(state.anchors, want.anchors);
   EXPECT_EQ(state.trainer.optimizer.updates, 20);
   EXPECT_EQ(state.trainer.next_micro_batch, 77);
+  EXPECT_EQ(state.trainer.micro_batch_size, 2);
   EXPECT_EQ(state.trainer.optimizer.first_moment,
             want.trainer.optimizer.first_moment);
   EXPECT_EQ(state.trainer.optimizer.second_moment,

@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -270,15 +271,18 @@ TEST_F(IslandRanksTest, AllRanksContinueFromTheBatchOfACheckpoint) {
   for (const auto optimizer :
        {v1::TrainingConfig::ADAMW, v1::TrainingConfig::MUON}) {
     config_.mutable_training()->set_optimizer(optimizer);
+    config_.mutable_training()->set_micro_batch_size(2);
     TrainerState state;
     {
       ASSERT_OK_AND_ASSIGN(const auto trainer, MakeRanks(2));
       for (int step = 1; step <= 3; ++step) ASSERT_OK(trainer->Step(step));
       ASSERT_OK(trainer->Save(state));
     }
-    // One rank and two share the same batch.
+    // One rank and two share the same batch, whatever its micro-batches.
     std::vector<double> losses;
-    for (const int ranks : {1, 2}) {
+    for (const auto& [ranks, micro_batch_size] :
+         {std::pair{1, 2}, {2, 2}, {2, 1}}) {
+      config_.mutable_training()->set_micro_batch_size(micro_batch_size);
       ASSERT_OK_AND_ASSIGN(const auto trainer, MakeRanks(ranks));
       ASSERT_OK(trainer->Restore(state));
       EXPECT_EQ(Parameters(*trainer), state.parameters);
@@ -286,6 +290,7 @@ TEST_F(IslandRanksTest, AllRanksContinueFromTheBatchOfACheckpoint) {
       losses.push_back(result.loss);
     }
     EXPECT_NEAR(losses[0], losses[1], 1e-5);
+    EXPECT_NEAR(losses[0], losses[2], 1e-5);
   }
 }
 

@@ -131,6 +131,7 @@ class Trainer : public RankTrainer {
     state.next_micro_batch = static_cast<uint64_t>(
         next_micro_batch_ - options_.communicator->rank() -
         own_.count * size());
+    state.micro_batch_size = options_.training.micro_batch_size();
     return absl::OkStatus();
   }
 
@@ -139,8 +140,13 @@ class Trainer : public RankTrainer {
     // A state from before the first step has no position, which then follows
     // from the run's step.
     started_ = state.next_micro_batch > 0;
-    next_micro_batch_ = static_cast<int64_t>(state.next_micro_batch) +
-                        options_.communicator->rank();
+    // Micro-batches may have had another size. Rounding down skips no sequence.
+    const uint64_t size = options_.training.micro_batch_size();
+    const uint64_t saved =
+        state.micro_batch_size == 0 ? size : state.micro_batch_size;
+    next_micro_batch_ =
+        static_cast<int64_t>(state.next_micro_batch * saved / size) +
+        options_.communicator->rank();
   }
 
  private:
