@@ -21,7 +21,8 @@
 namespace causeway {
 
 struct InnerStepResult {
-  // The mean training loss of the step's batch, in nats per token.
+  // The mean training loss of the step's batch over the tokens that count, in
+  // nats per token; NaN if it is unknown, or no token counts.
   double loss = 0;
   // The global norm of the mean gradient, before clipping.
   double gradient_norm = 0;

@@ -96,24 +96,28 @@ ShardedOptimizer::ShardedOptimizer(const v1::TrainingConfig& config,
 absl::StatusOr<ReducedGradient> ShardedOptimizer::Reduce(
     const MicroBatches& own, absl::Span<float> gradients) {
   RETURN_IF_ERROR(communicator_->ReduceScatter(gradients));
-  // Holds the squares, the losses, and one place for each rank's count.
-  std::vector<double> sums(2 + communicator_->size());
+  // Holds the squares, the losses, the targets, and one place for each rank's
+  // count.
+  constexpr size_t kCounts = 3;
+  std::vector<double> sums(kCounts + communicator_->size());
   sums[0] = ops_->SquaredNorm(gradients.data() + shard_.begin, shard_.size());
   RETURN_IF_ERROR(ops_->Synchronize());
   sums[1] = own.loss;
-  sums[2 + communicator_->rank()] = static_cast<double>(own.count);
+  sums[2] = static_cast<double>(own.targets);
+  sums[kCounts + communicator_->rank()] = static_cast<double>(own.count);
   RETURN_IF_ERROR(communicator_->AllReduce(absl::MakeSpan(sums)));
 
   ReducedGradient reduced;
-  for (size_t i = 2; i < sums.size(); ++i) {
+  for (size_t i = kCounts; i < sums.size(); ++i) {
     reduced.rank_micro_batches.push_back(static_cast<int64_t>(sums[i]));
     reduced.micro_batches += reduced.rank_micro_batches.back();
   }
   CHECK_GT(reduced.micro_batches, 0);
   const double count = static_cast<double>(reduced.micro_batches);
-  reduced.loss = sums[1] / count;
+  // Without targets this is 0 / 0, an unknown loss.
+  reduced.loss = sums[1] / sums[2];
   reduced.gradient_norm = std::sqrt(sums[0]) / count;
-  if (!std::isfinite(reduced.loss) || !std::isfinite(reduced.gradient_norm)) {
+  if (!std::isfinite(sums[1]) || !std::isfinite(reduced.gradient_norm)) {
     return absl::OutOfRangeError(absl::StrCat(
         "training diverged: loss ", reduced.loss, ", gradient norm ",
         reduced.gradient_norm,

@@ -38,8 +38,9 @@ namespace causeway {
 // The micro-batches that one rank has accumulated.
 struct MicroBatches {
   int64_t count = 0;
-  // The sum of their mean losses.
+  // The sum of the losses of their targets, and the number of these.
   double loss = 0;
+  int64_t targets = 0;
 };
 
 // Facts about the gradient of all ranks together.
@@ -47,7 +48,7 @@ struct ReducedGradient {
   // The number of micro-batches by rank, and the sum of these numbers.
   std::vector<int64_t> rank_micro_batches;
   int64_t micro_batches = 0;
-  // The mean over the micro-batches.
+  // The mean over the targets; NaN if there are none.
   double loss = 0;
   // The norm of the mean gradient.
   double gradient_norm = 0;

@@ -247,16 +247,30 @@ TEST_P(ShardedOptimizerTest, WeighsByTheNumberOfMicroBatches) {
     std::vector<float> gradients = Gradients(rank, counts[rank]);
     ASSERT_OK_AND_ASSIGN(
         const ReducedGradient reduced,
-        optimizer.Reduce({.count = counts[rank],
-                          .loss = 2.0 * static_cast<double>(counts[rank])},
-                         absl::MakeSpan(gradients)));
+        optimizer.Reduce({.count = counts[rank]}, absl::MakeSpan(gradients)));
     EXPECT_THAT(reduced.rank_micro_batches, ElementsAre(1, 4, 0));
     EXPECT_EQ(reduced.micro_batches, 5);
-    EXPECT_DOUBLE_EQ(reduced.loss, 2);
     EXPECT_NEAR(reduced.gradient_norm, std::sqrt(squares) / 5, 1e-9);
     for (int64_t i = optimizer.shard().begin; i < optimizer.shard().end; ++i) {
       EXPECT_EQ(gradients[i], sum[i]);
     }
+  });
+}
+
+TEST_P(ShardedOptimizerTest, TheLossIsTheMeanOverTheTargetsOfAllRanks) {
+  OnRanks(3, [&](Communicator& communicator, ShardedOptimizer& optimizer) {
+    const int rank = communicator.rank();
+    const auto reduce = [&](const MicroBatches& own) {
+      std::vector<float> gradients = Gradients(rank, own.count);
+      return optimizer.Reduce(own, absl::MakeSpan(gradients));
+    };
+    ASSERT_OK_AND_ASSIGN(
+        const ReducedGradient some,
+        reduce({.count = 1, .loss = 6.0 * rank * rank, .targets = 4 * rank}));
+    EXPECT_DOUBLE_EQ(some.loss, 2.5);
+    // A mask may hide all tokens of a step, which has not diverged then.
+    ASSERT_OK_AND_ASSIGN(const ReducedGradient none, reduce({.count = 1}));
+    EXPECT_TRUE(std::isnan(none.loss));
   });
 }
 

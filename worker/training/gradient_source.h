@@ -15,6 +15,14 @@
 
 namespace causeway {
 
+// The loss of some micro-batches.
+struct LossSum {
+  // The sum over targets, in nats.
+  double sum = 0;
+  // The predicted tokens, without those that a mask hides.
+  int64_t targets = 0;
+};
+
 // Not thread-safe.
 class GradientSource {
  public:
@@ -29,9 +37,8 @@ class GradientSource {
   // Prepares Accumulate for these vectors, after a micro-batch with others, so
   // that later calls allocate no memory, record nothing and load no code.
   virtual void Prepare(const float* /*parameters*/, float* /*gradients*/) {}
-  // Waits for all micro-batches, and returns the sum of the losses since the
-  // last call.
-  virtual absl::StatusOr<double> TakeLoss() = 0;
+  // Waits for all micro-batches, and returns their loss since the last call.
+  virtual absl::StatusOr<LossSum> TakeLoss() = 0;
 
   // Returns the loss of `parameters` on this rank's share of at most
   // `max_sequences` held-out sequences (0: all). Call it between steps. Without

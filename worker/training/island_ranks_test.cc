@@ -245,11 +245,19 @@ TEST_F(IslandRanksTest, TheLossIsTheMeanOverUnmaskedTargets) {
   config_.mutable_data()->set_loss_masks(true);
   std::ifstream text(options_.data[0], std::ios::ate);
   const auto bytes = static_cast<size_t>(text.tellg() + std::streamoff{7}) / 8;
-  WriteTestFile("text.txt.mask", std::string(bytes, '\x24'));
-  ASSERT_OK_AND_ASSIGN(const auto masked, MakeRanks(1));
-  ASSERT_OK_AND_ASSIGN(const InnerStepResult some, masked->Step(1));
-  EXPECT_NEAR(some.loss, all.loss, 0.05 * all.loss);
-  EXPECT_NE(some.loss, all.loss);
+  // The first quarter of the text has 3 of the batch's 8 sequences.
+  std::string mask(bytes, '\x24');
+  mask.replace(0, bytes / 4, bytes / 4, '\0');
+  WriteTestFile("text.txt.mask", mask);
+  std::vector<double> losses;
+  for (const int ranks : {1, 8}) {
+    ASSERT_OK_AND_ASSIGN(const auto masked, MakeRanks(ranks));
+    ASSERT_OK_AND_ASSIGN(const InnerStepResult some, masked->Step(1));
+    losses.push_back(some.loss);
+  }
+  EXPECT_NEAR(losses[0], all.loss, 0.05 * all.loss);
+  EXPECT_NE(losses[0], all.loss);
+  EXPECT_NEAR(losses[1], losses[0], 1e-5);
 }
 
 TEST_F(IslandRanksTest, MicroBatchesHideTheCommunication) {

@@ -173,13 +173,14 @@ class Trainer : public RankTrainer {
     const int64_t first =
         (steps * size() + options_.communicator->rank()) * share_;
     options_.ops->Zero(gradients_.size(), gradients_.data());
-    MicroBatches own = {.count = share_};
     for (int64_t i = 0; i < share_; ++i) {
       RETURN_IF_ERROR(options_.gradients->Accumulate(first + i, compute_.data(),
                                                      gradients_.data()));
     }
     if (!std::exchange(prepared_, true)) PrepareGradients();
-    ASSIGN_OR_RETURN(own.loss, options_.gradients->TakeLoss());
+    ASSIGN_OR_RETURN(const LossSum loss, options_.gradients->TakeLoss());
+    const MicroBatches own = {
+        .count = share_, .loss = loss.sum, .targets = loss.targets};
     const absl::Span<float> gradients = All(gradients_);
     // Values must be written before they are communicated.
     RETURN_IF_ERROR(options_.ops->Synchronize());
@@ -287,8 +288,9 @@ class Trainer : public RankTrainer {
       next_micro_batch_ += size();
       ++own_.count;
     }
-    ASSIGN_OR_RETURN(const double loss, options_.gradients->TakeLoss());
-    own_.loss += loss;
+    ASSIGN_OR_RETURN(const LossSum loss, options_.gradients->TakeLoss());
+    own_.loss += loss.sum;
+    own_.targets += loss.targets;
     return absl::OkStatus();
   }
 

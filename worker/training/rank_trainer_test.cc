@@ -326,7 +326,7 @@ TEST(AccoTest, WithPlainGradientDescentFollowsTheClosedForm) {
       for (int64_t i = 0; i < size_; ++i) gradients[i] += parameters[i] - 1;
       return absl::OkStatus();
     }
-    absl::StatusOr<double> TakeLoss() override { return 1.0; }
+    absl::StatusOr<LossSum> TakeLoss() override { return LossSum(); }
     uint64_t tokens() const override { return 1; }
 
    private:

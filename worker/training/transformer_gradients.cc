@@ -35,7 +35,6 @@ class TransformerGradients : public GradientSource {
                           float* gradients) override {
     sampler_.Fill(number * micro_batch_size_, absl::MakeSpan(tokens_),
                   absl::MakeSpan(targets_));
-    positions_ += static_cast<int64_t>(targets_.size());
     targets_seen_ += static_cast<int64_t>(targets_.size()) -
                      absl::c_count(targets_, kNoTarget);
     return model_->AddGradients(parameters, tokens_, targets_, kLossScale,
@@ -46,12 +45,11 @@ class TransformerGradients : public GradientSource {
     model_->PrepareGradients(parameters, kLossScale, gradients);
   }
 
-  absl::StatusOr<double> TakeLoss() override {
+  absl::StatusOr<LossSum> TakeLoss() override {
     ASSIGN_OR_RETURN(const double loss, model_->TakeLoss());
-    const int64_t positions = std::exchange(positions_, 0);
-    const int64_t targets = std::exchange(targets_seen_, 0);
-    if (targets == 0) return 0;
-    return loss * static_cast<double>(positions) / static_cast<double>(targets);
+    // The model has divided each micro-batch's loss by its tokens.
+    return LossSum{.sum = loss * static_cast<double>(tokens()),
+                   .targets = std::exchange(targets_seen_, 0)};
   }
 
   absl::StatusOr<HeldOutLoss> MeasureHeldOut(const float* parameters,
@@ -75,8 +73,7 @@ class TransformerGradients : public GradientSource {
   const std::unique_ptr<Transformer> model_;
   std::vector<int32_t> tokens_;
   std::vector<int32_t> targets_;
-  // Count the positions and targets since the last TakeLoss.
-  int64_t positions_ = 0;
+  // Counts the targets since the last TakeLoss.
   int64_t targets_seen_ = 0;
 };
 

@@ -61,18 +61,21 @@ class Springs : public GradientSource {
   absl::Status Accumulate(int64_t number, const float* parameters,
                           float* gradients) override {
     RETURN_IF_ERROR(before_(number));
-    loss_ += Add(number, parameters, size_, gradients);
+    loss_.sum += Add(number, parameters, size_, gradients);
     gradients[0] += error_;
+    ++loss_.targets;
     return absl::OkStatus();
   }
-  absl::StatusOr<double> TakeLoss() override { return std::exchange(loss_, 0); }
+  absl::StatusOr<LossSum> TakeLoss() override {
+    return std::exchange(loss_, {});
+  }
   uint64_t tokens() const override { return 4; }
 
  private:
   const int64_t size_;
   const std::function<absl::Status(int64_t)> before_;
   const float error_;
-  double loss_ = 0;
+  LossSum loss_;
 };
 
 // The number of micro-batches that each rank makes. If both are empty, ranks
