@@ -6,11 +6,14 @@
 #include <cstddef>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "common/checksum.h"
 #include "common/config/run_config.h"
 #include "common/foreign/file.h"
+#include "common/printable.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 
@@ -41,6 +44,27 @@ Token Largest(const Token* tokens, int64_t size) {
     largest = tokens[i] > largest ? tokens[i] : largest;
   }
   return largest;
+}
+
+// Returns whether a file begins with text, which has none of the control
+// characters that are in every long file of ids.
+bool IsText(absl::string_view file) {
+  constexpr size_t kLeast = 64;
+  constexpr size_t kMost = 1 << 16;
+  size_t size = std::min(file.size(), kMost);
+  // Do not cut within a character.
+  while (size > 0 && size < file.size() &&
+         (static_cast<uint8_t>(file[size]) & 0xc0) == 0x80) {
+    --size;
+  }
+  const absl::string_view start = file.substr(0, size);
+  return size >= kLeast &&
+         absl::c_none_of(start,
+                         [](unsigned char byte) {
+                           return absl::ascii_iscntrl(byte) &&
+                                  !absl::ascii_isspace(byte);
+                         }) &&
+         IsUtf8(start);
 }
 
 }  // namespace
@@ -95,12 +119,16 @@ absl::Status TokenFile::OpenHeader() {
 absl::Status TokenFile::OpenFlat() {
   payload_ = file_.bytes();
   token_bytes_ = 2;
-  if (payload_.size() % 2 != 0) {
+  const bool is_text = IsText(payload_);
+  if (is_text || payload_.size() % 2 != 0) {
     return absl::InvalidArgumentError(absl::StrCat(
-        path(), ": ", payload_.size(),
-        " bytes are not a whole number of uint16 token ids; give a flat uint16 "
-        "file, an llm.c file or one from `causeway prepare` (text itself is "
-        "read with data.tokenizer: BYTES)"));
+        path(), ": ",
+        is_text
+            ? "this is text"
+            : absl::StrCat(payload_.size(),
+                           " bytes are not a whole number of uint16 token ids"),
+        "; give a flat uint16 file, an llm.c file or one from `causeway "
+        "prepare` (text itself is read with data.tokenizer: BYTES)"));
   }
   size_ = static_cast<int64_t>(payload_.size() / 2);
   return absl::OkStatus();

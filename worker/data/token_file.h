@@ -32,9 +32,9 @@ class TokenFile {
   // says how to read the file; any other file is text for BYTES, and flat
   // uint16 ids for PRETOKENIZED and SENTENCEPIECE.
   //   NOT_FOUND, PERMISSION_DENIED, ...  the file cannot be read.
-  //   INVALID_ARGUMENT  it is empty, has half an id at its end, has a header
-  //                     of an unknown version, or was prepared with another
-  //                     tokenizer.
+  //   INVALID_ARGUMENT  it is empty, has half an id at its end, is text where
+  //                     ids are due, has a header of an unknown version, or was
+  //                     prepared with another tokenizer.
   //   DATA_LOSS         it is shorter than its header says, or its digest or
   //                     vocabulary does not match.
   static absl::StatusOr<TokenFile> Open(const std::string& path,

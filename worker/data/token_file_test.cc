@@ -122,6 +122,17 @@ TEST(TokenFileTest, UnusableFilesAreRefused) {
       IsDataLoss("9 tokens"));
 }
 
+TEST(TokenFileTest, TextIsNotReadAsIds) {
+  // The part that is examined, 64 KiB, ends within a character.
+  std::string prose = "Stories:";
+  while (prose.size() < 70'000) prose += "\tCaf\u00e9 \u4e16\u754c.\r\n";
+  for (const auto tokenizer :
+       {v1::DataConfig::PRETOKENIZED, v1::DataConfig::SENTENCEPIECE}) {
+    EXPECT_THAT(TokenFile::Open(WriteTestFile("a.txt", prose), tokenizer),
+                IsInvalidArgument("this is text", "`causeway prepare`"));
+  }
+}
+
 TEST(TokenFileTest, PreparedFilesMustMatchTheTokenizer) {
   const std::string path = WriteTestFile(
       "a.bin", PreparedFile({1, 2, 3}, v1::DataConfig::SENTENCEPIECE, 500));
