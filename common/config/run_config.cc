@@ -61,7 +61,7 @@ constexpr Range kRanges[] = {
     {"training.learning_rate", 0, 10, true},
     {"training.min_learning_rate_ratio", 0, 1},
     {"training.beta1", 0, 0.999999},
-    {"training.beta2", 0, 0.99999999},
+    {"training.beta2", 0, 0.999999},
     {"training.epsilon", 0, 1, true},
     {"training.weight_decay", 0, 10},
     {"training.gradient_clip", 0, 1e9},

@@ -200,6 +200,9 @@ INSTANTIATE_TEST_SUITE_P(
         BadValue{"membership {",
                  "outer_optimizer { momentum_delay: 0 }\nmembership {",
                  "outer_optimizer.momentum_delay", "1 to 1024"},
+        // In fp32 this would be 1, which decays nothing.
+        BadValue{"batch_size: 8", "batch_size: 8 beta2: 0.99999999",
+                 "training.beta2", "0 to 0.999999"},
         BadValue{"inner_steps_per_round: 10",
                  "inner_steps_per_round: 10 fragments: 4",
                  "synchronization.fragments", "layers + 1 = 3"},
