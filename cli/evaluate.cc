@@ -24,10 +24,6 @@
 namespace causeway {
 namespace {
 
-// The sequences that the model takes at once: enough for efficient matrix
-// products, few enough for the memory.
-constexpr int64_t kBatch = 8;
-
 struct EvaluateFlags {
   std::vector<std::string> paths;
   std::string device = "cpu";
@@ -74,13 +70,14 @@ absl::StatusOr<HeldOutLoss> EvaluateShare(const TrainedModel& model,
                                           const ValidationSet& validation,
                                           const Ranks& ranks, uint64_t rank,
                                           Progress& progress) {
+  const int64_t batch = EvaluationBatch(model.config.model().sequence_length());
   ASSIGN_OR_RETURN(const std::unique_ptr<Inference> inference,
-                   Inference::Create(model, kBatch,
+                   Inference::Create(model, batch,
                                      ranks.devices[rank % ranks.devices.size()],
                                      ranks.threads));
   return SumHeldOutLoss(
       validation,
-      {.batch = kBatch,
+      {.batch = batch,
        .rank = static_cast<int>(rank),
        .ranks = static_cast<int>(ranks.count)},
       [&](absl::Span<const int32_t> tokens, absl::Span<const int32_t> targets) {
@@ -168,6 +165,11 @@ absl::Status RunEvaluate(const EvaluateFlags& flags,
 }
 
 }  // namespace
+
+int64_t EvaluationBatch(int64_t sequence_length) {
+  constexpr int64_t kTokens = 16384;
+  return std::clamp<int64_t>(kTokens / sequence_length, 1, 8);
+}
 
 void PrintEvaluation(const TrainedModel& model, const Evaluation& evaluation,
                      std::ostream& out) {

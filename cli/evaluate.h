@@ -27,6 +27,10 @@ struct EvaluateEnvironment {
 
 Command EvaluateCommand(EvaluateEnvironment environment);
 
+// Returns how many sequences the model takes at once: enough for efficient
+// matrix products, few enough for the memory.
+int64_t EvaluationBatch(int64_t sequence_length);
+
 struct Evaluation {
   // The mean negative log likelihood, in nats per token.
   double loss = 0;

@@ -45,6 +45,13 @@ class EvaluateTest : public testing::Test {
   TrainedModel model_;
 };
 
+TEST_F(EvaluateTest, LongSequencesMakeSmallBatches) {
+  EXPECT_EQ(EvaluationBatch(2), 8);
+  EXPECT_EQ(EvaluationBatch(2048), 8);
+  EXPECT_EQ(EvaluationBatch(4096), 4);
+  EXPECT_EQ(EvaluationBatch(131072), 1);
+}
+
 TEST_F(EvaluateTest, ReportsAsTextAndJson) {
   const Evaluation evaluation{
       .loss = 1.5 * std::numbers::ln2, .sequences = 20, .tokens = 160};
