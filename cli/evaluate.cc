@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <numbers>
 #include <thread>
@@ -132,8 +133,9 @@ absl::Status RunEvaluate(const EvaluateFlags& flags,
                    LoadTrainedModel(call.arguments[0]));
   ASSIGN_OR_RETURN(const Dataset dataset,
                    OpenDataset(model.config, flags.paths));
-  const ValidationSet validation(&dataset,
-                                 static_cast<int64_t>(flags.max_sequences));
+  constexpr uint64_t kMost = std::numeric_limits<int64_t>::max();
+  const ValidationSet validation(
+      &dataset, static_cast<int64_t>(std::min(flags.max_sequences, kMost)));
   if (validation.size() == 0) {
     return absl::FailedPreconditionError(
         "the run holds no data out (data.validation_fraction is 0), so there "

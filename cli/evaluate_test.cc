@@ -3,6 +3,8 @@
 #include "cli/evaluate.h"
 
 #include <cmath>
+#include <cstdint>
+#include <limits>
 #include <numbers>
 #include <sstream>
 #include <string>
@@ -118,6 +120,10 @@ TEST_F(EvaluateCommandTest, AModelOfZerosGuesses) {
   EXPECT_NEAR(json["loss"], std::log(258), 1e-5);
   EXPECT_EQ(json["sequences"], 19);
   EXPECT_EQ(json["versions"], nlohmann::json({0, 1}));
+  EXPECT_EQ(Run({state, "--text", text_, "--max_sequences",
+                 absl::StrCat(std::numeric_limits<uint64_t>::max())}),
+            kExitOk)
+      << err_.str();
 }
 
 TEST_F(EvaluateCommandTest, ThreadsDoNotChangeWhatIsMeasured) {
