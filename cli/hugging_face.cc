@@ -28,6 +28,8 @@ using Json = nlohmann::json;
 // The most special tokens of one kind; Llama 3 has three that end a text.
 constexpr size_t kMostTokenIds = 64;
 
+constexpr uint32_t kNoWindow = std::numeric_limits<uint32_t>::max();
+
 // A kind of model that islands train.
 struct Family {
   const char* model_type;
@@ -41,31 +43,40 @@ struct Family {
   uint32_t head_dim;
   // If true, "sliding_window" counts only with "use_sliding_window".
   bool asks_for_window;
+  // The library's own default of "sliding_window".
+  uint32_t window = kNoWindow;
   // The libraries' own defaults of "no_rope_layer_interval" (0 if the family
   // lacks it) and "tie_word_embeddings".
   uint32_t no_rope_interval;
   bool tied;
   // The library's own default of "rms_norm_eps", which is not ours.
   double norm_epsilon = 1e-6;
+  // The library's own default of "rope_theta".
+  double rope_theta = 10000;
 };
 // An export takes the first family that has the model's tensors.
 constexpr Family kFamilies[] = {
     {.model_type = "llama", .architecture = "LlamaForCausalLM"},
-    {.model_type = "mistral", .architecture = "MistralForCausalLM"},
+    {.model_type = "mistral",
+     .architecture = "MistralForCausalLM",
+     .window = 4096},
     {.model_type = "qwen2",
      .architecture = "Qwen2ForCausalLM",
      .qkv_bias = true,
-     .asks_for_window = true},
+     .asks_for_window = true,
+     .window = 4096},
     {.model_type = "qwen3",
      .architecture = "Qwen3ForCausalLM",
      .qk_norm = true,
      .head_dim = 128,
-     .asks_for_window = true},
+     .asks_for_window = true,
+     .window = 4096},
     {.model_type = "smollm3",
      .architecture = "SmolLM3ForCausalLM",
      .asks_for_window = true,
      .no_rope_interval = 4,
-     .tied = true},
+     .tied = true,
+     .rope_theta = 2e6},
     {.model_type = "olmo2",
      .architecture = "Olmo2ForCausalLM",
      .qk_norm = true,
@@ -265,8 +276,9 @@ absl::Status CheckOneRope(const Json& json, const char* key, const Json& rope) {
 
 // Reads the rotary embedding: `rope_parameters`, as new libraries write it, or
 // `rope_theta` and `rope_scaling`.
-absl::Status ReadRope(const Json& json, v1::ModelConfig& model) {
-  double theta = model.rope_theta();
+absl::Status ReadRope(const Json& json, const Family& family,
+                      v1::ModelConfig& model) {
+  double theta = family.rope_theta;
   RETURN_IF_ERROR(ReadNumber(json, "rope_theta", theta));
   const char* const key = At(json, "rope_parameters").is_object()
                               ? "rope_parameters"
@@ -334,8 +346,10 @@ absl::Status ReadLengths(const Json& json, const Family& family,
                     "islands compute \"full_attention\" only");
     }
   }
-  uint32_t window = std::numeric_limits<uint32_t>::max();
+  uint32_t window = kNoWindow;
   if (has_window) {
+    // The default does not replace null.
+    if (!json.contains("sliding_window")) window = family.window;
     RETURN_IF_ERROR(ReadCount(json, "sliding_window", window));
   }
   if (window < model.sequence_length()) {
@@ -405,7 +419,7 @@ absl::StatusOr<v1::ModelConfig> ReadHuggingFaceConfig(
     (model.*set)(number);
   }
   RETURN_IF_ERROR(ReadHeads(json, family, model));
-  RETURN_IF_ERROR(ReadRope(json, model));
+  RETURN_IF_ERROR(ReadRope(json, family, model));
   RETURN_IF_ERROR(ReadRopeLayers(json, family, model));
   RETURN_IF_ERROR(ReadLengths(json, family, sequence_length, model));
   double epsilon = family.norm_epsilon;

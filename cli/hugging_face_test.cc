@@ -223,6 +223,7 @@ TEST(HuggingFaceTest, UsesTheLibrariesDefaults) {
   EXPECT_EQ(Read(Without(kTinyLlama, "rms_norm_eps")).norm_epsilon(), 1e-6);
   EXPECT_EQ(Read(Without(kOlmo2, "rms_norm_eps")).norm_epsilon(), 1e-5);
   EXPECT_EQ(Read(Without(kTinyLlama, "rope_theta")).rope_theta(), 10000);
+  EXPECT_EQ(Read(Without(kSmolLm3, "rope_theta")).rope_theta(), 2e6);
   EXPECT_EQ(Read(Without(kQwen3, "head_dim")).head_dim(), 128);
   EXPECT_FALSE(
       Read(Without(kTinyLlama, "tie_word_embeddings")).tie_embeddings());
@@ -336,6 +337,18 @@ TEST(HuggingFaceTest, AWindowOfSomeLayersCounts) {
   EXPECT_OK(ReadHuggingFaceConfig(qwen.dump(), 1000));
   EXPECT_THAT(ReadHuggingFaceConfig(qwen.dump(), 1024).status(),
               IsInvalidArgument("\"sliding_window\" is 1000"));
+}
+
+TEST(HuggingFaceTest, MistralHasAWindowUnlessItIsNull) {
+  json mistral = json::parse(kTinyLlama);
+  mistral["model_type"] = "mistral";
+  mistral["architectures"] = json::array({"MistralForCausalLM"});
+  mistral["max_position_embeddings"] = 8192;
+  EXPECT_OK(ReadHuggingFaceConfig(mistral.dump(), 4096));
+  EXPECT_THAT(ReadHuggingFaceConfig(mistral.dump(), 8192).status(),
+              IsInvalidArgument("\"sliding_window\" is 4096"));
+  mistral["sliding_window"] = nullptr;
+  EXPECT_OK(ReadHuggingFaceConfig(mistral.dump(), 8192));
 }
 
 // The message shows the value, so it must be bounded and printable.
