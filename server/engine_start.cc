@@ -305,6 +305,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(Options options,
                       ->RemoveUnreferenced(run.run_id, storage.versions_kept(),
                                            storage.update_history())
                       .status());
+  RETURN_IF_ERROR(state->log().RecordConfig(run.config));
   ASSIGN_OR_RETURN(std::vector<Member> members, state->log().Members());
   ASSIGN_OR_RETURN(
       CoordinatorHistory history,

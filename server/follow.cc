@@ -43,26 +43,21 @@ constexpr absl::Duration kStepInterval = absl::Milliseconds(100);
 
 // Returns the coordinator from which this state directory took its run over, if
 // it did. With `promote`, takes it over, also from coordinators that elect
-// their leader.
+// their leader; returns a record also if the run is this coordinator's already.
 absl::StatusOr<std::optional<LeaderRecord>> FindTakenOver(
     const std::string& state_dir, bool promote) {
   ASSIGN_OR_RETURN(const std::unique_ptr<StateDirectory> state,
                    StateDirectory::Open(state_dir, {}));
   ASSIGN_OR_RETURN(LeaderRecord leader, state->log().LoadLeader());
-  const bool has_followed = !leader.config.name().empty();
+  if (leader.config.name().empty()) return std::nullopt;
+  const bool has_followed = !leader.address.empty();
   if (leader.is_followed || leader.is_elected) {
     if (!promote) return std::nullopt;
-    if (!has_followed) {
-      // A later start takes the configuration from this record.
-      ASSIGN_OR_RETURN(const RunRecord run, state->log().LoadRun());
-      leader.config = run.config;
-      RETURN_IF_ERROR(state->log().Follow(leader));
-    }
     ASSIGN_OR_RETURN(const uint64_t epoch, state->log().TakeOver());
     LOG(INFO) << "taking over from "
               << (has_followed ? leader.address : "an election") << ", epoch "
               << epoch;
-  } else if (!has_followed) {
+  } else if (!has_followed && !promote) {
     return std::nullopt;
   }
   return leader;
@@ -325,19 +320,20 @@ absl::StatusOr<LeadEnd> FollowAndLead(ServeOptions& options,
 }  // namespace
 
 absl::Status RunFollower(ServeOptions options, const std::string& leader,
-                         bool promote) {
+                         bool promote,
+                         const std::optional<v1::RunConfig>& config) {
   options.end_when_replaced = !leader.empty();
   const absl::StatusOr<std::optional<LeaderRecord>> before =
       FindTakenOver(options.state_dir, promote);
   LeadEnd end = LeadEnd::kReplaced;
   if (before.ok() && before->has_value()) {
-    ASSIGN_OR_RETURN(
-        end, Lead(options, (*before)->config, (*before)->address, nullptr));
+    const LeaderRecord& taken = **before;
+    ASSIGN_OR_RETURN(end, Lead(options, config.value_or(taken.config),
+                               taken.address, nullptr));
   } else if (leader.empty()) {
     RETURN_IF_ERROR(before.status());
     return absl::FailedPreconditionError(
-        absl::StrCat("--promote: ", options.state_dir,
-                     " has no copy of another coordinator's run"));
+        absl::StrCat("--promote: ", options.state_dir, " has no run"));
   }
   while (end == LeadEnd::kReplaced) {
     ASSIGN_OR_RETURN(end, FollowAndLead(options, leader));

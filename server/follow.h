@@ -8,6 +8,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -21,10 +22,12 @@ namespace causeway {
 
 // Follows the coordinator at `leader`, and leads the run once asked to, or at
 // once if the state directory has taken it over before. Follows again once
-// another coordinator leads. With `promote`, takes the run over at once if the
-// state directory has a copy; `leader` may then be empty.
+// another coordinator leads. With `promote`, leads at once if the state
+// directory has a run; `leader` may then be empty. A start that leads at once
+// has `config`, if given; any other, the configuration that the run had last.
 absl::Status RunFollower(ServeOptions options, const std::string& leader,
-                         bool promote);
+                         bool promote,
+                         const std::optional<v1::RunConfig>& config);
 
 // Leads the run while elected, and otherwise follows its leader.
 absl::Status RunElected(ServeOptions options, const v1::RunConfig& config,

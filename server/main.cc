@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <optional>
 #include <random>
 #include <string>
 #include <thread>
@@ -83,7 +84,8 @@ ABSL_FLAG(
     "the run has, 1 to 64 of [a-z0-9-]. Empty: the machine's name.");
 ABSL_FLAG(bool, promote, false,
           "Take over the run that --state_dir has a copy of. For when no "
-          "follower is running there. Needs no --config.");
+          "follower is running there. Without --config, the run keeps its "
+          "last configuration.");
 ABSL_FLAG(
     std::vector<std::string>, etcd, {},
     "Members of an etcd cluster, host:port, separated by commas. Coordinators "
@@ -403,15 +405,20 @@ int Main() {
   options->manager = &manager;
   const std::string leader = absl::GetFlag(FLAGS_follow);
   const bool promote = absl::GetFlag(FLAGS_promote);
-  if (!leader.empty() || promote) {
-    return ExitCode(kProgram, RunFollower(*options, leader, promote));
+  const bool is_copy = !leader.empty() || promote;
+  const std::string config_file = absl::GetFlag(FLAGS_config);
+  std::optional<v1::RunConfig> config;
+  if (!is_copy || (promote && !config_file.empty())) {
+    absl::StatusOr<v1::RunConfig> loaded = LoadRunConfig(config_file);
+    if (!loaded.ok()) {
+      ExitCode(kProgram, loaded.status());
+      // systemd restarts the service after other failures.
+      return 2;
+    }
+    config = *std::move(loaded);
   }
-  const absl::StatusOr<v1::RunConfig> config =
-      LoadRunConfig(absl::GetFlag(FLAGS_config));
-  if (!config.ok()) {
-    ExitCode(kProgram, config.status());
-    // systemd restarts the service after other failures.
-    return 2;
+  if (is_copy) {
+    return ExitCode(kProgram, RunFollower(*options, leader, promote, config));
   }
   if (absl::GetFlag(FLAGS_etcd).empty()) {
     return LeadExitCode(Lead(*options, *config, "", nullptr).status());

@@ -492,6 +492,17 @@ absl::Status CommitLog::Follow(const LeaderRecord& leader, uint64_t epoch) {
   return absl::OkStatus();
 }
 
+absl::Status CommitLog::RecordConfig(const v1::RunConfig& config) {
+  absl::MutexLock lock(&mutex_);
+  return TransactLocked([&] {
+    mutex_.AssertHeld();
+    // A start on a full disk must not fail for a row that stays the same.
+    return database_.Run(
+        "UPDATE log SET leader_config = ?1 WHERE leader_config <> ?1",
+        PrintText(config));
+  });
+}
+
 absl::Status CommitLog::ReplaceSnapshots(
     uint32_t fragment, absl::Span<const SnapshotRecord> snapshots) {
   absl::MutexLock lock(&mutex_);

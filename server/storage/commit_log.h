@@ -59,7 +59,7 @@ namespace causeway {
 
 struct RunRecord {
   std::string run_id;
-  // With every field filled in.
+  // That of the run's first start, with every field filled in.
   v1::RunConfig config;
   v1::FragmentPlan plan;
   absl::Time created_at;
@@ -75,8 +75,11 @@ struct LeaderRecord {
   // Is true if the log's coordinator was elected. Another may have been elected
   // since.
   bool is_elected = false;
-  // The address at which the leader was last reached, or empty.
+  // The address at which the leader was last reached; empty if this log has
+  // never been a copy.
   std::string address;
+  // The configuration with which the run was led last, by that coordinator or
+  // by this one; empty before CreateRun.
   v1::RunConfig config;
 };
 
@@ -160,6 +163,9 @@ class CommitLog {
   absl::Status ReplaceSnapshots(uint32_t fragment,
                                 absl::Span<const SnapshotRecord> snapshots);
   absl::StatusOr<LeaderRecord> LoadLeader();
+  // Records the configuration with which this coordinator leads
+  // (LeaderRecord::config).
+  absl::Status RecordConfig(const v1::RunConfig& config);
 
   // Makes a copy, or the log of an elected coordinator, the run's log, whatever
   // other coordinators have. Raises the epoch to one more than the highest of

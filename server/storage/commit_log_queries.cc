@@ -301,7 +301,9 @@ absl::StatusOr<LeaderRecord> CommitLog::LoadLeader() {
   absl::MutexLock lock(&mutex_);
   ASSIGN_OR_RETURN(
       SqliteStatement query,
-      database_.Prepare("SELECT is_copy, leader, leader_config FROM log"));
+      database_.Prepare("SELECT is_copy, leader, coalesce("
+                        " nullif(leader_config, ''),"
+                        " (SELECT config FROM run), '') FROM log"));
   RETURN_IF_ERROR(query.Step().status());
   leader.is_followed = query.Int(0) == 1;
   leader.is_elected = query.Int(0) == 2;

@@ -133,7 +133,8 @@ CREATE TABLE log (
                                           -- 2: perhaps, as its coordinator was
                                           -- elected and may be replaced
   leader TEXT NOT NULL DEFAULT '',        -- the other's last known address
-  leader_config TEXT NOT NULL DEFAULT ''  -- and its causeway.v1.RunConfig
+  leader_config TEXT NOT NULL DEFAULT ''  -- the causeway.v1.RunConfig with
+                                          -- which the run was led last
 ) STRICT;
 INSERT INTO log (id, epoch, changes, hash) VALUES (1, 1, 0, '');
 

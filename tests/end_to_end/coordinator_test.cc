@@ -24,12 +24,11 @@ using testing::HasSubstr;
 
 class CoordinatorProgramTest : public ProcessTestFixture {
  protected:
-  void SetUp() override {
-    WriteRun(R"pb(
-      name: "test"
-      training { total_steps: 20 batch_size: 1 }
-      synchronization { inner_steps_per_round: 10 }
-    )pb");
+  void SetUp() override { WriteRunOf(20); }
+  void WriteRunOf(int total_steps) {
+    WriteRun(absl::StrCat(
+        "name: 'test' training { batch_size: 1 total_steps: ", total_steps,
+        " } synchronization { inner_steps_per_round: 10 }"));
   }
 };
 
@@ -110,15 +109,20 @@ TEST_F(CoordinatorProgramTest, ElectedLeadersMustBeElectedOrPromotedAgain) {
   EXPECT_EQ(refused->Wait(), 2);
   EXPECT_THAT(refused->Output(), HasSubstr("was elected to lead run test-"));
   EXPECT_THAT(refused->Output(), HasSubstr("start with --etcd, or,"));
-  const std::vector<std::string> promoted =
-      CoordinatorCommand(0, "state", {"--promote"});
-  // The second start finds a directory that leads.
-  for (const std::vector<std::string>& command : {promoted, promoted, alone}) {
-    start(command);
+  // A promoted coordinator leads with the configuration that it is given, or
+  // else with the last one. The second start finds a directory that leads.
+  WriteRunOf(40);
+  for (const std::string config : {"run.textproto", ""}) {
+    start(CoordinatorCommand(
+        0, "state",
+        {"--promote",
+         absl::StrCat("--config=", config.empty() ? "" : Path(config))}));
+    ASSERT_OK_AND_ASSIGN(const std::unique_ptr<StateDirectory> state,
+                         StateDirectory::Open(Path("state"), {}));
+    EXPECT_EQ(state->log().LoadRun()->epoch, 6);
+    EXPECT_EQ(state->log().LoadLeader()->config.training().total_steps(), 40);
   }
-  ASSERT_OK_AND_ASSIGN(const std::unique_ptr<StateDirectory> state,
-                       StateDirectory::Open(Path("state"), {}));
-  EXPECT_EQ(state->log().LoadRun()->epoch, 6);
+  start(alone);
 }
 
 }  // namespace
