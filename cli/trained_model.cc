@@ -39,6 +39,8 @@ absl::StatusOr<StoredModel> OpenStoredModel(const std::string& state_dir) {
                    StateDirectory::OpenReadOnly(state_dir));
   StoredModel model;
   ASSIGN_OR_RETURN(model.run, state->log().LoadRun());
+  ASSIGN_OR_RETURN(LeaderRecord leader, state->log().LoadLeader());
+  model.run.config = std::move(leader.config);
   ASSIGN_OR_RETURN(model.data_digest, state->log().LoadDataDigest());
   ThreadPool pool(1);
   BufferPool memory(0);

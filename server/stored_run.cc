@@ -86,6 +86,8 @@ absl::StatusOr<v1::PageData> ReadPageData(const std::string& state_dir,
                    StateDirectory::OpenReadOnly(state_dir));
   CommitLog& log = state->log();
   ASSIGN_OR_RETURN(RunRecord run, log.LoadRun());
+  ASSIGN_OR_RETURN(LeaderRecord leader, log.LoadLeader());
+  run.config = std::move(leader.config);
   v1::PageData data;
   absl::Time time = run.created_at;
   ASSIGN_OR_RETURN(const std::vector<v1::Event> events,

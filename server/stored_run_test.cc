@@ -2,8 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/stored_run.h"
 
+#include <cstdint>
+#include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -58,6 +61,29 @@ TEST(StoredRunTest, TheStateDirectorySaysWhatTheCoordinatorSaid) {
   EXPECT_EQ(data.history().training_size(), 1);
   ASSERT_EQ(data.events_size(), 2) << "the newest, but no details";
   EXPECT_EQ(data.events(1).kind(), "run_started");
+}
+
+TEST(StoredRunTest, ARunThatWasExtendedIsNotFinished) {
+  EngineDriver driver;
+  const std::string run =
+      "membership { min_islands: 1 } synchronization { fragments: 1 } ";
+  ASSERT_OK(driver.Start(TestRunConfig(run + "training { total_steps: 10 }")));
+  ASSERT_OK_AND_ASSIGN(const v1::IslandIdentity island, driver.Join("east"));
+  ASSERT_OK_AND_ASSIGN(const std::vector<float> anchor,
+                       driver.Fetch(island, 0, 0));
+  ASSERT_OK(driver
+                .Contribute(driver.MakeContribution(island, 0, 0, anchor,
+                                                    Shifted(anchor, 0.01f)))
+                .status());
+  ASSERT_TRUE(driver.AwaitVersion(0, 1));
+  for (const uint64_t steps : {10, 20}) {
+    ASSERT_OK(driver.Start(TestRunConfig(
+        absl::StrCat(run, "training { total_steps: ", steps, " }"))));
+    ASSERT_OK_AND_ASSIGN(const v1::PageData data,
+                         ReadPageData(driver.state_dir(), 0));
+    EXPECT_EQ(data.run().total_steps(), steps);
+    EXPECT_EQ(data.run().state() == v1::FINISHED, steps == 10);
+  }
 }
 
 TEST(StoredRunTest, TheEpochIsThatOfTheLog) {

@@ -135,9 +135,8 @@ absl::Status Follower::OpenCopy() {
   RETURN_IF_ERROR(run.status());
   ASSIGN_OR_RETURN(const LeaderRecord leader, state_->log().LoadLeader());
   is_copy_ = leader.is_followed;
-  if (is_copy_) {
-    run->config = leader.config;
-  } else {
+  run->config = leader.config;
+  if (!is_copy_) {
     // If a coordinator ended before the run had its first versions, there is
     // nothing to follow with: the elected leader makes them (Engine::Start).
     ASSIGN_OR_RETURN(const std::vector<CommitRecord> heads,
