@@ -13,6 +13,7 @@
 #include "common/trace.h"
 #include "glog/logging.h"
 #include "quantization/codec.h"
+#include "quantization/codec_config.h"
 #include "quantization/encoded_object.h"
 #include "server/rules/rank_parts.h"
 
@@ -198,9 +199,10 @@ absl::StatusOr<OpenedUpdate> Engine::OpenUpdate(
       const CommitRecord commit,
       state_->log().FindCommit(request.fragment(), request.from_version() + 1));
   absl::StatusOr<std::shared_ptr<const StoredUpdate>> stored =
-      fragment_heads_->OpenUpdate(commit);
-  // When the update is no longer kept, the log still has what was merged. An
-  // island in the middle of a download already knows.
+      OpenStoredUpdate(*fragment_heads_, commit,
+                       DownlinkSpec(options_.config.synchronization()));
+  // When there is no such update, the log still has what was merged. An island
+  // in the middle of a download already knows.
   if (!stored.ok() &&
       (!absl::IsNotFound(stored.status()) || request.offset() > 0)) {
     return stored.status();

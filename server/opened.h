@@ -11,8 +11,13 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/substitute.h"
 #include "common/as_bytes.h"
+#include "common/status_macros.h"
 #include "proto/coordinator.pb.h"
+#include "quantization/codec.h"
+#include "quantization/encoded_object.h"
 #include "server/fragment_heads.h"
+#include "server/storage/commit_log.h"
+#include "server/storage/fragment_store.h"
 
 namespace causeway {
 
@@ -43,6 +48,20 @@ inline absl::StatusOr<OpenedParameters> OpenVersion(
   opened.response.set_total_bytes(opened.bytes.size());
   opened.owner = std::move(version);
   return opened;
+}
+
+// Opens the update that led to a committed version. NOT_FOUND if it is not
+// kept, or has another encoding than `spec`, with which islands decode: a
+// restart can change the run's.
+inline absl::StatusOr<std::shared_ptr<const StoredUpdate>> OpenStoredUpdate(
+    FragmentHeads& heads, const CommitRecord& commit, const CodecSpec& spec) {
+  ASSIGN_OR_RETURN(std::shared_ptr<const StoredUpdate> stored,
+                   heads.OpenUpdate(commit));
+  if (SpecOf(stored->contents().object) == spec) return stored;
+  return absl::NotFoundError(absl::Substitute(
+      "the update to version $0 of fragment $1 has the encoding of an earlier "
+      "configuration",
+      commit.head.version(), commit.head.fragment()));
 }
 
 }  // namespace causeway

@@ -12,6 +12,7 @@
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "outer_optimizer/outer_step.h"
+#include "quantization/codec_config.h"
 #include "server/footprint.h"
 #include "server/fragment_merge.h"
 #include "server/replication/follower.h"
@@ -78,7 +79,7 @@ absl::Status Follower::TakeRun(const v1::FollowedRun& run) {
     view_.leader_changes = run.position().index();
     view_.is_connected = true;
   }
-  published_.Connect(run.epoch());
+  published_.Connect(run.epoch(), DownlinkSpec(run.config().synchronization()));
   LOG(INFO) << "following run " << run.run_id() << " at " << leader_
             << ", epoch " << run.epoch();
   if (heads_ == nullptr) return absl::OkStatus();

@@ -21,6 +21,7 @@
 #include "proto/replication.grpc.pb.h"
 #include "proto/status.grpc.pb.h"
 #include "proto/trust.grpc.pb.h"
+#include "quantization/encoded_object.h"
 #include "server/engine.h"
 #include "server/replication/testing/follower_test_base.h"
 #include "server/storage/commit_log.h"
@@ -445,6 +446,11 @@ TEST_F(FollowerTest, IslandsReadWhatIsPublished) {
             absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(code([](auto& r) { r.set_fragment(9); }),
             absl::StatusCode::kNotFound);
+  // A restart of the leader can change the encoding that islands decode.
+  copy.Connect(1, {.block_size = 64});
+  EXPECT_EQ(code([](auto& r) { r.set_from_version(0); }),
+            absl::StatusCode::kNotFound);
+  copy.Connect(1, SpecOf(own.response.object()));
   // Nothing else will come, but published versions can be read.
   follower_->Pause();
   EXPECT_EQ(code([](auto&) {}), absl::StatusCode::kUnavailable);

@@ -32,10 +32,11 @@ void PublishedCopy::Close() {
   news_.Notify();
 }
 
-void PublishedCopy::Connect(uint64_t epoch) {
+void PublishedCopy::Connect(uint64_t epoch, const CodecSpec& downlink) {
   absl::MutexLock lock(&mu_);
   is_connected_ = true;
   epoch_ = epoch;
+  downlink_ = downlink;
 }
 
 void PublishedCopy::Disconnect() {
@@ -88,15 +89,20 @@ absl::StatusOr<bool> PublishedCopy::IsReadable(
 
 absl::StatusOr<std::optional<OpenedUpdate>> PublishedCopy::OpenUpdate(
     const v1::FetchUpdateRequest& request) {
-  absl::ReaderMutexLock lock(&copy_mu_);
+  absl::ReaderMutexLock copy_lock(&copy_mu_);
   const uint64_t version = request.from_version() + 1;
   ASSIGN_OR_RETURN(const bool is_readable,
                    IsReadable(request.identity(), request.fragment(), version));
   if (!is_readable) return std::nullopt;
   ASSIGN_OR_RETURN(const CommitRecord commit,
                    state_->log().FindCommit(request.fragment(), version));
+  CodecSpec downlink;
+  {
+    absl::MutexLock lock(&mu_);
+    downlink = downlink_;
+  }
   ASSIGN_OR_RETURN(std::shared_ptr<const StoredUpdate> stored,
-                   heads_->OpenUpdate(commit));
+                   OpenStoredUpdate(*heads_, commit, downlink));
   OpenedUpdate opened{.bytes = stored->contents().encoding};
   *opened.response.mutable_head() = commit.head;
   *opened.response.mutable_object() = stored->contents().object;

@@ -21,6 +21,7 @@
 #include "absl/synchronization/mutex.h"
 #include "common/listeners.h"
 #include "proto/coordinator.pb.h"
+#include "quantization/codec.h"
 #include "server/fragment_heads.h"
 #include "server/opened.h"
 #include "server/storage/fragment_store.h"
@@ -36,8 +37,10 @@ class PublishedCopy {
   // Waits for readers. Afterwards, nothing is read or published.
   void Close() ABSL_LOCKS_EXCLUDED(copy_mu_, mu_);
 
-  // Note that the leader with this epoch sends, or no longer does.
-  void Connect(uint64_t epoch) ABSL_LOCKS_EXCLUDED(mu_);
+  // Note that the leader with this epoch sends, or no longer does. Its islands
+  // decode updates as `downlink` says.
+  void Connect(uint64_t epoch, const CodecSpec& downlink)
+      ABSL_LOCKS_EXCLUDED(mu_);
   void Disconnect() ABSL_LOCKS_EXCLUDED(mu_);
   // Notes that this version and all before it are published.
   void Publish(const v1::FragmentHead& head) ABSL_LOCKS_EXCLUDED(mu_);
@@ -73,6 +76,7 @@ class PublishedCopy {
   std::vector<std::optional<uint64_t>> published_ ABSL_GUARDED_BY(mu_);
   bool is_connected_ ABSL_GUARDED_BY(mu_) = false;
   uint64_t epoch_ ABSL_GUARDED_BY(mu_) = 0;
+  CodecSpec downlink_ ABSL_GUARDED_BY(mu_);
 
   Listeners news_;
   std::atomic<uint64_t> bytes_sent_ = 0;
