@@ -325,8 +325,6 @@ class Coordinator {
   // not booked yet.
   std::map<IncarnationKey, OpenTokens> Open(uint32_t fragment,
                                             const std::string& island_id) const;
-  // Returns the contributions of one incarnation to open rounds, by fragment.
-  std::vector<OpenTokens> OpenOf(const IncarnationKey& key) const;
 
   const Options options_;
   std::vector<CommittedFragment> heads_;

@@ -69,6 +69,22 @@ TEST(CoordinatorAccounts, RestoredTokensCountWithTheirContribution) {
   expect("b", 1000, 0, 0, 0, 300);
 }
 
+// A process that is evicted again and again leaves many accounts, of which only
+// the last still has tokens to take over.
+TEST(CoordinatorAccounts, OnlyAccountsThatChangeAreRecorded) {
+  CoordinatorDriver run({});
+  uint64_t tokens = 0;
+  for (int i = 0; i < 300; ++i) {
+    run.effects() = {};
+    const v1::IslandIdentity a = run.Join("a");
+    EXPECT_LE(run.effects().accounts.size(), 2) << i;
+    ASSERT_OK(run.Heartbeat(a, 0, ++tokens));
+    ASSERT_OK(run.core().Evict("a", "", run.now(), run.effects()));
+    run.Advance(Membership::kJoinPause);
+  }
+  EXPECT_EQ(run.core().IslandLedger({"a", 300}).reported(), tokens);
+}
+
 TEST(CoordinatorAccounts, AllTokensMayComeFromACheckpoint) {
   CoordinatorDriver run({});
   const v1::IslandIdentity a = run.Join("a");

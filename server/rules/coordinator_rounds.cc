@@ -3,8 +3,11 @@
 //
 // The part of Coordinator that closes rounds and books their results.
 #include <cmath>
+#include <cstdint>
 #include <cstring>
+#include <map>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -209,9 +212,18 @@ void Coordinator::LeaveOut(const v1::ContributionHeader& header,
 }
 
 void Coordinator::TakeOver(const IncarnationKey& key, Effects& effects) {
+  // By fragment.
+  std::vector<std::map<IncarnationKey, OpenTokens>> open;
+  for (uint32_t fragment = 0; fragment < rounds_.size(); ++fragment) {
+    open.push_back(Open(fragment, key.island_id));
+  }
   for (const IncarnationKey& old : ledger_.OfSameProcess(key)) {
-    ledger_.TakeOver(old, key, OpenOf(old));
-    effects.accounts.push_back(ledger_.Record(old));
+    std::vector<OpenTokens> open_of_old;
+    for (auto& tokens : open) open_of_old.push_back(tokens[old]);
+    // The earlier incarnations may be many, most of them without a token left.
+    if (ledger_.TakeOver(old, key, open_of_old)) {
+      effects.accounts.push_back(ledger_.Record(old));
+    }
   }
   effects.accounts.push_back(ledger_.Record(key));
 }

@@ -242,14 +242,6 @@ std::map<IncarnationKey, OpenTokens> Coordinator::Open(
   return open;
 }
 
-std::vector<OpenTokens> Coordinator::OpenOf(const IncarnationKey& key) const {
-  std::vector<OpenTokens> tokens;
-  for (uint32_t fragment = 0; fragment < rounds_.size(); ++fragment) {
-    tokens.push_back(Open(fragment, key.island_id)[key]);
-  }
-  return tokens;
-}
-
 v1::TokenLedger Coordinator::FragmentLedger(uint32_t fragment) const {
   return ledger_.Sum(
       fragment, [this](const IncarnationKey& key) { return IsLive(key); },

@@ -80,19 +80,22 @@ std::vector<IncarnationKey> TokenLedger::OfSameProcess(
   return earlier;
 }
 
-void TokenLedger::TakeOver(const IncarnationKey& predecessor,
+bool TokenLedger::TakeOver(const IncarnationKey& predecessor,
                            const IncarnationKey& successor,
                            const std::vector<OpenTokens>& open) {
   Incarnation& from = Find(predecessor);
   Incarnation& to = Find(successor);
   to.process_tokens = std::max(to.process_tokens, from.process_tokens);
+  bool has_moved = false;
   for (uint32_t fragment = 0; fragment < fragments_; ++fragment) {
     Line& line = from.lines[fragment];
     const int64_t kept = line.contributed(Bounded(open[fragment]));
     int64_t& reported = to.lines[fragment].reported;
     reported = std::min(reported + line.reported - kept, kMostSigned);
+    has_moved |= line.reported != kept;
     line.reported = kept;
   }
+  return has_moved;
 }
 
 void TokenLedger::Report(const IncarnationKey& key, uint64_t process_tokens) {
@@ -202,13 +205,15 @@ v1::TokenLedger TokenLedger::Sum(
   for (auto each = incarnations_.begin(); each != incarnations_.end();) {
     const std::string& island_id = each->first.island_id;
     const std::map<IncarnationKey, OpenTokens> open = open_of(island_id);
-    std::map<IncarnationKey, int64_t> brought_back =
+    const std::map<IncarnationKey, int64_t> brought_back =
         BroughtBack(island_id, fragment, open);
     for (; each != incarnations_.end() && each->first.island_id == island_id;
          ++each) {
       const auto& [key, incarnation] = *each;
+      const auto back = brought_back.find(key);
       AddTo(MakeAccount(incarnation.lines[fragment], InRound(key, open),
-                        is_live(key), brought_back[key]),
+                        is_live(key),
+                        back == brought_back.end() ? 0 : back->second),
             sum);
     }
   }

@@ -92,8 +92,9 @@ class TokenLedger {
   std::vector<IncarnationKey> OfSameProcess(const IncarnationKey& key) const;
   // Moves the tokens that had expired with `predecessor`, which has ended, to
   // `successor`, a new incarnation of the same process. `open` has the
-  // predecessor's contributions to open rounds, by fragment.
-  void TakeOver(const IncarnationKey& predecessor,
+  // predecessor's contributions to open rounds, by fragment. Returns whether
+  // that changed the predecessor's account.
+  bool TakeOver(const IncarnationKey& predecessor,
                 const IncarnationKey& successor,
                 const std::vector<OpenTokens>& open);
 
