@@ -124,7 +124,7 @@ TEST(CoordinatorPause, IsRememberedAndCanBeRepeated) {
 
 TEST(CoordinatorDrain, TellsTheIslandOnce) {
   CoordinatorDriver run({});
-  const v1::IslandIdentity a = run.Join("a");
+  v1::IslandIdentity a = run.Join("a");
   run.effects() = {};
   EXPECT_FALSE(run.core().View(a).drain());
   EXPECT_THAT(run.core().Drain("b", "", run.effects()), IsNotFound("\"b\""));
@@ -133,7 +133,13 @@ TEST(CoordinatorDrain, TellsTheIslandOnce) {
   EXPECT_TRUE(run.core().View(a).drain());
   ASSERT_EQ(run.effects().changed.size(), 1);
   EXPECT_TRUE(run.effects().changed[0].draining);
-  // Its next incarnation is not asked to leave.
+  // It may not have heard of it before its lease ended.
+  run.Advance(CoordinatorDriver::kLease + absl::Seconds(1));
+  run.Tick();
+  a = run.Join("a");
+  EXPECT_EQ(a.incarnation(), 2);
+  EXPECT_TRUE(run.core().View(a).drain());
+  // Its next process is not asked to leave.
   ASSERT_OK(run.Leave(a));
   EXPECT_THAT(run.core().Drain("a", "", run.effects()), IsAlreadyExists());
   EXPECT_FALSE(run.core().View(run.Join("a", 2)).drain());

@@ -135,11 +135,16 @@ absl::StatusOr<Membership::JoinResult> Membership::Join(
         "run ", options_.run_id, " already has ", live_count(),
         " live islands, as many as membership.max_islands allows"));
   }
+  // A process that ended before it heard of a drain still has to leave.
+  const bool goes_on = known != members_.end() &&
+                       known->second.state != v1::IslandStatus::LEFT &&
+                       known->second.instance_id == request.instance_id();
   Member member{.island_id = request.island_id(),
                 .incarnation = forgotten_incarnation_ + 1,
                 .instance_id = request.instance_id(),
                 .description = request.description(),
                 .joined_at = now,
+                .draining = goes_on && known->second.draining,
                 .last_heartbeat = now,
                 .place = PickPlace(request.island_id()),
                 .joins_left = joins_left - 1,
