@@ -13,16 +13,11 @@
 #include "common/status_macros.h"
 #include "common/transport/socket_address.h"
 #include "glog/logging.h"
-#include "worker/collective/crew.h"
 #include "worker/collective/rank_secret.h"
 #include "worker/flags.h"
 
 namespace causeway {
 namespace {
-
-// A process waits only this long for another that has a place, if the island
-// can continue without that one.
-constexpr absl::Duration kAwaitRank = absl::Minutes(1);
 
 // Returns this process's address in --island_leader, or the first if it has
 // none.
@@ -67,18 +62,13 @@ ProcessRankOptions RankOptions(const LocalRanks& local, int rank, int size,
   if (host.empty() && LeaderIsOnLoopback()) {
     host = std::string(HostOf(OwnLeaderAddress()));
   }
-  const CrewRules rules = IslandCrewRules();
-  const absl::Duration rank_timeout =
-      absl::Seconds(absl::GetFlag(FLAGS_rank_timeout));
   return {.rank = rank,
           .size = size,
           .threads = local.count,
           .host = host,
           .encrypt = absl::GetFlag(FLAGS_rank_encryption),
           .rendezvous = rendezvous,
-          .connect_timeout = rules.least < rules.size
-                                 ? std::max(kAwaitRank, rank_timeout)
-                                 : kAwaitProcess};
+          .connect_timeout = kAwaitProcess};
 }
 
 absl::StatusOr<RendezvousOptions> IslandRendezvousOptions() {
