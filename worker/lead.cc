@@ -26,6 +26,7 @@
 #include "common/http/http_server.h"
 #include "common/metrics/metric_families.h"
 #include "common/metrics/metrics_server.h"
+#include "common/os/file.h"
 #include "common/os/machine.h"
 #include "common/os/service_manager.h"
 #include "common/status_macros.h"
@@ -130,7 +131,7 @@ class LeadingProcess {
   void Diagnosed(const CollectiveDiagnosis& diagnosis);
   // Keeps the island's state for the next crew, and tells this one to end.
   absl::Status HandOver(IslandState state);
-  // Removes the checkpoints of an island that diverged.
+  // Removes the checkpoints of an island that diverged, and this host's copy.
   absl::Status GiveUp();
   absl::Status RemoveRecent();
 
@@ -446,9 +447,15 @@ absl::Status LeadingProcess::HandOver(IslandState state) {
 
 absl::Status LeadingProcess::GiveUp() {
   if (stamps_ != nullptr) stamps_->member() = 0;
-  // If one checkpoint cannot be removed, the other still must go.
+  // If one checkpoint cannot be removed, the others still must go.
   absl::Status removed = RemoveRecent();
   if (checkpoints_ != nullptr) removed.Update(checkpoints_->Remove());
+  // The host that sent the copy may be lost, and would not remove it.
+  const std::string copy = CheckpointCopyDirectory();
+  if (!copy.empty()) {
+    removed.Update(
+        RemoveFileIfThere(absl::StrCat(copy, "/", kIslandCheckpointFile)));
+  }
   return removed;
 }
 

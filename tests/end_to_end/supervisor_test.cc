@@ -154,14 +154,21 @@ TEST_F(SupervisorTest, AnIslandGoesOnWithoutARankThatComputesWrongNumbers) {
 
 TEST_F(SupervisorTest, AnIslandThatNeedsARankWithWrongNumbersEnds) {
   StartCoordinator(/*audit_steps=*/10);
+  std::filesystem::create_directories(Path("memory/copy"));
+  Write("memory/copy/island.safetensors", "of a lost host");
   // It is unknown which one of two ranks is wrong.
   const auto supervisor = StartWrongSupervisor(
       1, {"--supervise=2", "--min_island_size=1",
-          absl::StrCat("--checkpoint_dir=", Path("saved"))});
+          absl::StrCat("--checkpoint_dir=", Path("saved")),
+          absl::StrCat("--recent_checkpoint_dir=", Path("memory"))});
   EXPECT_EQ(supervisor->Wait(), 3) << supervisor->Output();
   EXPECT_THAT(Events(), HasSubstr("left: step 10: in an audit some ranks had"));
-  // The ranks' results are not saved.
-  EXPECT_FALSE(std::filesystem::exists(Path("saved/island.safetensors")));
+  // The ranks' results are not saved, not even in the copy of a lost host.
+  for (const char* const file :
+       {"saved/island.safetensors", "memory/island.safetensors",
+        "memory/copy/island.safetensors"}) {
+    EXPECT_FALSE(std::filesystem::exists(Path(file))) << file;
+  }
 }
 
 TEST_F(SupervisorTest, TheCoordinatorHearsThatASupervisorHasGivenUp) {
