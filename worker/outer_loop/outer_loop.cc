@@ -15,9 +15,13 @@
 namespace causeway {
 namespace {
 
-bool IsFirstOffer(const FragmentAction& action) {
+// Returns whether fragments do this one after the other: a first offer or a
+// fetch of parameters.
+bool TakesTurns(const FragmentAction& action) {
   const auto* contribute = std::get_if<action::Contribute>(&action);
-  return contribute != nullptr && contribute->is_new;
+  return contribute == nullptr
+             ? std::holds_alternative<action::FetchParameters>(action)
+             : contribute->is_new;
 }
 
 // Returns whether an island that has just joined can continue from a
@@ -94,15 +98,21 @@ FragmentAction OuterLoop::NextForFragment(uint32_t fragment,
   }
   const Fragment& own = fragments_[fragment];
   FragmentAction next = own.exchange.Next(membership_, now);
-  if (!IsFirstOffer(next)) return next;
-  std::get<action::Contribute>(next).uplink_bits = uplink_bits();
+  if (!TakesTurns(next)) return next;
+  if (auto* contribute = std::get_if<action::Contribute>(&next)) {
+    contribute->uplink_bits = uplink_bits();
+  }
   // All islands send in the same order, so that a round closes, and its update
-  // comes down, while the next fragment goes up.
+  // comes down, while the next fragment goes up. Parameters that come alone
+  // come sooner, before the updates that follow them are dropped.
   for (uint32_t other = 0; other < fragments_.size(); ++other) {
     const Fragment& before = fragments_[other];
-    if (std::pair(before.apply_step, other) <
-            std::pair(own.apply_step, fragment) &&
-        IsFirstOffer(before.exchange.Next(membership_, now))) {
+    if (std::pair(before.apply_step, other) >=
+        std::pair(own.apply_step, fragment)) {
+      continue;
+    }
+    const FragmentAction first = before.exchange.Next(membership_, now);
+    if (TakesTurns(first) && first.index() == next.index()) {
       return action::Wait{};
     }
   }

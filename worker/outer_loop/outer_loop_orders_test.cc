@@ -195,6 +195,26 @@ TEST_F(ConnectedIslandTest, EveryActorEndsWhenTheMembershipFails) {
               ElementsAre("train 2", "end PERMISSION_DENIED: who?"));
 }
 
+TEST_F(ConnectedIslandTest, StaleFragmentsFetchParametersOneAfterTheOther) {
+  driver_.Train(1);
+  driver_.Publish({5, 5});
+  for (const uint32_t id : {0, 1}) {
+    driver_.loop().exchange(id).UpdateAnswered(
+        {.status = absl::NotFoundError("dropped")}, driver_.now());
+  }
+  const auto fetches = [&](uint32_t id) {
+    return std::holds_alternative<action::FetchParameters>(
+        driver_.OfFragment(id));
+  };
+  EXPECT_TRUE(fetches(0));
+  EXPECT_TRUE(std::holds_alternative<action::Wait>(driver_.OfFragment(1)));
+  v1::FragmentHead head;
+  head.set_version(5);
+  driver_.loop().exchange(0).ParametersAnswered(head, driver_.now());
+  EXPECT_TRUE(driver_.loop().exchange(0).ready());
+  EXPECT_TRUE(fetches(1));
+}
+
 TEST_F(ConnectedIslandTest, LeavingAFinishedRunDoesNotWait) {
   driver_.Train(2);
   driver_.loop().RequestLeave("signal 15");
