@@ -182,7 +182,6 @@ std::set<int> CrewLeader::Present() { return WithAskers({rules_.leader}); }
 
 void CrewLeader::Skip(absl::Duration stopped) {
   if (stopped <= absl::ZeroDuration()) return;
-  began_at_ += stopped;
   // The server has not heard yet who asks.
   AllKeys();
   const absl::Time now = now_();
@@ -194,21 +193,21 @@ void CrewLeader::Skip(absl::Duration stopped) {
 absl::StatusOr<std::vector<int>> CrewLeader::Await(
     const CrewSizeAllowed& allowed, const Pause& pause) {
   absl::Time looked_at = now_();
-  began_at_ = std::min(began_at_, looked_at);
   while (true) {
     const absl::Time now = now_();
-    Skip(now - std::exchange(looked_at, now) - TimeLimit::kMostCounted);
+    const absl::Duration passed = now - std::exchange(looked_at, now);
+    Skip(passed - TimeLimit::kMostCounted);
+    waited_ += std::min(passed, TimeLimit::kMostCounted);
     const std::set<int> present = Present();
-    const absl::Duration waited = now - began_at_;
-    std::vector<int> crew = ChooseCrew(rules_, present, allowed, waited);
+    std::vector<int> crew = ChooseCrew(rules_, present, allowed, waited_);
     if (!crew.empty()) return crew;
-    if (waited > rules_.shrink_after + kLongestWait) {
+    if (waited_ > rules_.shrink_after + kLongestWait) {
       StampOthersMissing();
       return absl::DeadlineExceededError(absl::StrCat(
           "too few of the island's processes have connected: ",
           absl::StrJoin(present, ", "), "; wanted: ", rules_.size,
           ", at least ", rules_.least, " (waited ",
-          absl::FormatDuration(absl::Trunc(waited, absl::Seconds(1))), ")"));
+          absl::FormatDuration(absl::Trunc(waited_, absl::Seconds(1))), ")"));
     }
     if (!pause()) {
       return absl::CancelledError("stopped before the island's start");

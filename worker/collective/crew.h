@@ -96,7 +96,8 @@ class CrewLeader {
   std::set<int> Present();
 
   // Waits until there are enough processes for a crew, and returns Present().
-  //   DEADLINE_EXCEEDED  There are too few, minutes after the first call.
+  //   DEADLINE_EXCEEDED  There are too few, after minutes of waiting in this
+  //                      and earlier calls.
   //   CANCELLED          `pause` returned false.
   absl::StatusOr<std::set<int>> AwaitEnough(const Pause& pause);
 
@@ -168,7 +169,7 @@ class CrewLeader {
                           const std::map<int, std::string>& keys);
   absl::StatusOr<std::vector<int>> Await(const CrewSizeAllowed& allowed,
                                          const Pause& pause);
-  // Does not count the time for which this process was stopped.
+  // Does not count the time for which this process was stopped as silence.
   void Skip(absl::Duration stopped);
 
   CrewRules rules_;
@@ -176,8 +177,9 @@ class CrewLeader {
   const Clock now_;
 
   std::map<std::string, Asker> askers_;
-  // The time when the leader began to wait.
-  absl::Time began_at_ = absl::InfiniteFuture();
+  // The time for which the leader has waited for processes in all, without the
+  // join and the download of parameters between two waits.
+  absl::Duration waited_;
   // The chosen crew, with the arguments and the time of the choice.
   std::vector<int> crew_;
   CrewSizeAllowed allowed_;

@@ -303,6 +303,15 @@ TEST_F(CrewTest, ALeaderThatWasStoppedWaitsAsLongAsBefore) {
   ExpectPlace(std::move(second), 2, 3);
 }
 
+TEST_F(CrewTest, TheTimeBetweenTwoWaitsDoesNotCount) {
+  const Place first = Ask(1);
+  const Place second = Ask(2);
+  ASSERT_OK(leader_->AwaitEnough([] { return true; }));
+  gap_ = 3600;
+  EXPECT_THAT(Choose(6), IsOkAndHolds(3));
+  leader_->Dismiss();
+}
+
 TEST_F(CrewTest, AProcessWithABrokenLinkGetsNoPlaceForSomeTime) {
   rules_.avoided = {{2, SteadyWallClock()() + absl::Minutes(5)}};
   rules_.awaited = 2;
