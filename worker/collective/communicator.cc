@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "common/as_bytes.h"
+
 namespace causeway {
 
 absl::string_view CollectiveName(Collective collective) {
@@ -22,23 +24,20 @@ absl::string_view CollectiveName(Collective collective) {
   return "unknown collective";
 }
 
-absl::Status GatherShards(Communicator* communicator,
-                          absl::Span<float> values) {
-  const int size = communicator->size();
-  const auto shard = [&](int rank) {
-    const Slice slice =
-        communicator->shard(static_cast<int64_t>(values.size()), rank);
-    return absl::MakeSpan(reinterpret_cast<char*>(values.data() + slice.begin),
-                          slice.size() * sizeof(float));
-  };
-  std::vector<absl::Span<const char>> to(size);
-  std::vector<absl::Span<char>> from(size);
-  for (int rank = 0; rank < size; ++rank) {
-    if (rank == communicator->rank()) continue;
-    to[rank] = shard(communicator->rank());
-    from[rank] = shard(rank);
+absl::Status GatherShards(Communicator* communicator, int64_t size,
+                          std::vector<float>& values) {
+  if (communicator->rank() != 0) {
+    return communicator->AllToAll({AsBytes(absl::MakeConstSpan(values))}, {});
   }
-  return communicator->AllToAll(std::move(to), std::move(from));
+  // Rank 0's shard comes first.
+  values.resize(static_cast<size_t>(size));
+  std::vector<absl::Span<char>> from;
+  for (int rank = 0; rank < communicator->size(); ++rank) {
+    const Slice shard = communicator->shard(size, rank);
+    from.push_back(
+        AsBytes(absl::MakeSpan(values).subspan(shard.begin, shard.size())));
+  }
+  return communicator->AllToAll({}, std::move(from));
 }
 
 }  // namespace causeway

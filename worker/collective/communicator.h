@@ -120,9 +120,11 @@ class Communicator {
   std::vector<Slice> shards_;
 };
 
-// AllGather in host memory, even if the communicator's vectors are on a device:
-// values[shard of r] <- the values of rank r there.
-absl::Status GatherShards(Communicator* communicator, absl::Span<float> values);
+// Collects a vector of `size` values on rank 0, in host memory, even if the
+// communicator's vectors are on a device. `values` is this rank's shard; rank 0
+// gets the whole vector there, and the other ranks keep their shards.
+absl::Status GatherShards(Communicator* communicator, int64_t size,
+                          std::vector<float>& values);
 
 }  // namespace causeway
 

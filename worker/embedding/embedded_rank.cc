@@ -148,14 +148,12 @@ absl::Status EmbeddedRank::ReadParameters(std::vector<float>& parameters) {
   for (int other = 0; other < size(); ++other) {
     shards.push_back(Intersect({Slice{0, layout_.size}}, {Shard(other)}));
   }
-  parameters.resize(static_cast<size_t>(layout_.size));
-  const Slice own = Shard(rank());
+  parameters.resize(static_cast<size_t>(Shard(rank()).size()));
   RETURN_IF_ERROR(tensors_->AwaitTraining());
   RETURN_IF_ERROR(
       TensorExchange(rank(), shards, trained_)
-          .Fetch(*tensors_, communicator(),
-                 absl::MakeSpan(parameters).subspan(own.begin, own.size())));
-  return GatherShards(communicator(), absl::MakeSpan(parameters));
+          .Fetch(*tensors_, communicator(), absl::MakeSpan(parameters)));
+  return GatherShards(communicator(), layout_.size, parameters);
 }
 
 absl::Status EmbeddedRank::MakeOwnReplica(std::string text) {

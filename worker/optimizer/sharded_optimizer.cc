@@ -183,19 +183,20 @@ void ShardedOptimizer::Update(double learning_rate,
 absl::Status ShardedOptimizer::Save(OptimizerState& state) {
   state.updates = updates_;
   // Second moments travel in their parameters' places.
-  std::vector<float> second(static_cast<size_t>(layout_.size));
+  std::vector<float> second(static_cast<size_t>(shard_.size()));
   for (const Segment& segment : segments_) {
     ops_->CopyToHost(second_moment_.data() + segment.second_offset,
                      static_cast<size_t>(segment.size) * sizeof(float),
-                     second.data() + shard_.begin + segment.offset);
+                     second.data() + segment.offset);
   }
-  state.first_moment.resize(static_cast<size_t>(layout_.size));
+  state.first_moment.resize(static_cast<size_t>(shard_.size()));
   ops_->CopyToHost(first_moment_.data(), first_moment_.size_bytes(),
-                   state.first_moment.data() + shard_.begin);
+                   state.first_moment.data());
   RETURN_IF_ERROR(ops_->Synchronize());
   RETURN_IF_ERROR(
-      GatherShards(communicator_, absl::MakeSpan(state.first_moment)));
-  RETURN_IF_ERROR(GatherShards(communicator_, absl::MakeSpan(second)));
+      GatherShards(communicator_, layout_.size, state.first_moment));
+  RETURN_IF_ERROR(GatherShards(communicator_, layout_.size, second));
+  if (communicator_->rank() != 0) return absl::OkStatus();
   int64_t kept = 0;
   for (const TensorSpec& tensor : layout_.tensors) {
     if (IsMuonMatrix(config_, tensor)) continue;

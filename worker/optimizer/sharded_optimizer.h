@@ -94,7 +94,8 @@ class ShardedOptimizer {
                 absl::Span<const float> gradients, const float* master,
                 float* estimate);
 
-  // Save collects the state of all shards; Restore continues from it. All ranks
+  // Save collects the state of all shards on rank 0, and leaves the moments
+  // unspecified elsewhere; Restore continues from the whole state. All ranks
   // must call them. Errors as Communicator and Ops::Synchronize.
   absl::Status Save(OptimizerState& state);
   void Restore(const OptimizerState& state);

@@ -282,12 +282,12 @@ absl::StatusOr<ValidationLoss> Rank::Measure(std::vector<float> parameters,
 absl::Status Rank::SaveOwn(TrainerState& state) {
   RETURN_IF_ERROR(trainer_->Save(state));
   const absl::Span<const float> master = trainer_->master();
-  state.parameters.resize(static_cast<size_t>(layout_.size));
+  state.parameters.resize(master.size());
   ops_->CopyToHost(master.data(), master.size() * sizeof(float),
-                   state.parameters.data() + trainer_->shard().begin);
+                   state.parameters.data());
   // Fails if the device has failed, before its values are kept.
   RETURN_IF_ERROR(ops_->Synchronize());
-  return GatherShards(communicator(), absl::MakeSpan(state.parameters));
+  return GatherShards(communicator(), layout_.size, state.parameters);
 }
 
 absl::Status Rank::RestoreOwn(TrainerState state) {

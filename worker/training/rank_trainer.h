@@ -81,9 +81,9 @@ class RankTrainer {
   //                 be used afterwards.
   virtual absl::StatusOr<InnerStepResult> Step(uint64_t run_step) = 0;
 
-  // All ranks call each together. Save writes the state of all ranks, between
-  // steps; Restore continues from the same state on all ranks, before the first
-  // step. See InnerTrainer.
+  // All ranks call each together. Save writes the state of all ranks on rank 0,
+  // between steps; Restore continues from the same state on all ranks, before
+  // the first step. See InnerTrainer.
   virtual absl::Status Save(TrainerState& state) = 0;
   virtual void Restore(const TrainerState& state) = 0;
 };

@@ -15,6 +15,7 @@
 #include "worker/collective/rendezvous.h"
 #include "worker/collective/testing/host_collectives.h"
 #include "worker/model/ops_cpu.h"
+#include "worker/optimizer/optimizer_state.h"
 #include "worker/training/rank_trainer.h"
 
 namespace causeway {
@@ -46,6 +47,7 @@ absl::StatusOr<Outcome> Train(const Scenario& scenario) {
       MakeLocalTransports(scenario.ranks);
   std::vector<Outcome> outcomes(scenario.ranks);
   std::vector<absl::Status> statuses(scenario.ranks);
+  OptimizerState saved;
   const auto run_rank = [&](int rank) -> absl::Status {
     const auto communicator = MakeMessageCommunicator(
         {.timeout = absl::Minutes(5), .now = SteadyWallClock()},
@@ -104,6 +106,10 @@ absl::StatusOr<Outcome> Train(const Scenario& scenario) {
       if (step != scenario.restart_after) continue;
       TrainerState state;
       RETURN_IF_ERROR(trainer->Save(state));
+      if (rank == 0) saved = state.optimizer;
+      // The other ranks wait for rank 0 here.
+      RETURN_IF_ERROR(communicator->AllToAll({}, {}));
+      state.optimizer = saved;
       RETURN_IF_ERROR(start_from(outcomes[rank].parameters.back()));
       trainer->Restore(state);
     }
