@@ -24,8 +24,12 @@ namespace {
 constexpr double kFastestCompressed = 250e6;
 
 // The bytes of a chunk if lanes take turns, so that a small object also uses
-// several lanes, and from a follower, whose chunks must keep coming.
+// several lanes.
 constexpr uint64_t kSmallChunk = 256 << 10;
+
+// The bytes of a follower's chunk, which must come within
+// NearFollower::kPatience although all lanes of all downloads share the link.
+constexpr uint64_t kFollowerChunk = 64 << 10;
 
 // The largest encoding that goes whole with its header. Coordinators of earlier
 // versions take a first message of up to kMaxFieldBytes.
@@ -335,7 +339,7 @@ BulkTransfers::Incoming BulkTransfers::OpenDownload(Request request,
   const bool is_near = near != nullptr;
   BulkLanes& lanes = is_near ? near->lanes : bulk_;
   const uint64_t chunk_bytes =
-      is_near ? std::min(ChunkBytes(pace), kSmallChunk) : ChunkBytes(pace);
+      is_near ? std::min(ChunkBytes(pace), kFollowerChunk) : ChunkBytes(pace);
   const int count = lanes.LanesFor(
       max_bytes - std::min(max_bytes, request.offset()), chunk_bytes);
   v1::StreamOptions& stream = *request.mutable_stream();

@@ -22,7 +22,7 @@ namespace causeway {
 // Thread-safe.
 class NearFollower {
  public:
-  // A follower that sends nothing for this long has failed.
+  // A follower that takes longer than this for a chunk has failed.
   static constexpr absl::Duration kPatience = absl::Seconds(5);
   // The pause before a failed follower is used again doubles with each failure,
   // and starts over after a success.
