@@ -11,10 +11,12 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/types/span.h"
 #include "common/printable.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "proto/island.pb.h"
+#include "worker/collective/communicator.h"
 #include "worker/collective/device_collectives.h"
 #include "worker/collective/gpu_collectives.h"
 #include "worker/collective/local_transport.h"
@@ -91,10 +93,16 @@ absl::StatusOr<Rank::Options> OptionsFor(const v1::RunConfig& config,
       .diagnosed = options.diagnosed};
 }
 
-// NCCL, which is not used if `shared`, refuses two ranks on one GPU.
+// Returns whether all ranks of the island share a GPU, if they have one.
+bool SharesGpu(const IslandRanksOptions& options, bool one_process) {
+  return one_process && options.devices.size() == 1;
+}
+
+// NCCL, which is not used by ranks that all share a GPU, refuses two ranks on
+// one.
 absl::Status CheckRanksPerDevice(const IslandRanksOptions& options, int ranks,
-                                 bool shared) {
-  if (options.devices[0].is_host() || shared ||
+                                 bool one_process) {
+  if (options.devices[0].is_host() || SharesGpu(options, one_process) ||
       static_cast<size_t>(ranks) <= options.devices.size()) {
     return absl::OkStatus();
   }
@@ -104,14 +112,31 @@ absl::Status CheckRanksPerDevice(const IslandRanksOptions& options, int ranks,
       "of one process, one for all of them"));
 }
 
+// Checks that processes train on the same kind of device. Otherwise ranks on
+// GPUs would begin operations that the others do not know.
+absl::Status CheckDevices(const Device& own, Communicator* communicator) {
+  std::vector<double> gpus(communicator->size());
+  gpus[communicator->rank()] = own.is_host() ? 0 : 1;
+  RETURN_IF_ERROR(communicator->AllReduce(absl::MakeSpan(gpus)));
+  const auto name = [&](size_t rank) {
+    return gpus[rank] == 0 ? "the CPU" : "a GPU";
+  };
+  for (size_t other = 1; other < gpus.size(); ++other) {
+    if (gpus[other] == gpus[0]) continue;
+    return absl::FailedPreconditionError(absl::StrCat(
+        "rank ", other, " trains on ", name(other), ", and rank 0 on ", name(0),
+        ": give all processes of the island GPUs, or none (--device)"));
+  }
+  return absl::OkStatus();
+}
+
 // Makes rank `thread` of this process. Must run on the rank's own thread,
-// because ranks on GPUs wait for each other. With `shared` all ranks are
-// threads of this process with one GPU. `connect` makes a transport between all
+// because ranks wait for each other. `connect` makes a transport between all
 // ranks for each name.
 template <typename Connect>
 absl::StatusOr<std::unique_ptr<Rank>> MakeRank(
     Rank::Options own, const IslandRanksOptions& options, int thread,
-    bool shared, Rendezvous* rendezvous, const Connect& connect) {
+    bool one_process, Rendezvous* rendezvous, const Connect& connect) {
   own.device = options.devices[thread % options.devices.size()];
   MessageCommunicatorOptions messages = {.timeout = options.timeout,
                                          .now = options.now};
@@ -121,12 +146,15 @@ absl::StatusOr<std::unique_ptr<Rank>> MakeRank(
   ASSIGN_OR_RETURN(std::unique_ptr<Transport> training, connect("training"));
   communicators.orders =
       MakeMessageCommunicator(messages, std::move(orders), rendezvous);
+  if (!one_process) {
+    RETURN_IF_ERROR(CheckDevices(own.device, communicators.orders.get()));
+  }
   std::unique_ptr<DeviceCollectives> collectives;
   if (!own.device.is_host() && training->size() > 1) {
     absl::Status status = DescribeDevices({own.device}).status();
     if (status.ok()) {
       auto connected = ConnectGpus({.device = own.device.index,
-                                    .shared = shared,
+                                    .shared = SharesGpu(options, one_process),
                                     .timeout = options.timeout,
                                     .now = options.now},
                                    communicators.orders.get(), rendezvous);
@@ -151,8 +179,8 @@ absl::StatusOr<std::unique_ptr<Rank>> MakeRank(
 absl::StatusOr<std::unique_ptr<Rank>> MakeRankOfProcess(
     const Rank::Options& own, const IslandRanksOptions& options,
     const ProcessRankOptions& process, int thread) {
-  return MakeRank(own, options, thread, /*shared=*/false, process.rendezvous,
-                  [&](const char* name) {
+  return MakeRank(own, options, thread, /*one_process=*/false,
+                  process.rendezvous, [&](const char* name) {
                     return ConnectTcp(
                         {.rank = process.rank * process.threads + thread,
                          .size = process.size * process.threads,
@@ -202,8 +230,7 @@ absl::Status CheckTrainable(const v1::JoinResponse& joined) {
 absl::StatusOr<std::unique_ptr<InnerTrainer>> MakeThreadedIsland(
     const v1::RunConfig& config, const IslandRanksOptions& options, int ranks,
     std::vector<float> parameters) {
-  const bool shared = options.devices.size() == 1;
-  RETURN_IF_ERROR(CheckRanksPerDevice(options, ranks, shared));
+  RETURN_IF_ERROR(CheckRanksPerDevice(options, ranks, /*one_process=*/true));
   // Report errors in the data before taking memory.
   ASSIGN_OR_RETURN(Rank::Options own, OptionsFor(config, options));
   const auto followers = std::make_shared<Followers>();
@@ -216,7 +243,7 @@ absl::StatusOr<std::unique_ptr<InnerTrainer>> MakeThreadedIsland(
   const auto make_rank = [=, rendezvous = followers->rendezvous()](
                              const Rank::Options& own, int thread) {
     return MakeRank(
-        own, options, thread, shared, rendezvous,
+        own, options, thread, /*one_process=*/true, rendezvous,
         [&](const char* name) -> absl::StatusOr<std::unique_ptr<Transport>> {
           return std::move(transports->at(name)[thread]);
         });
@@ -237,7 +264,7 @@ absl::StatusOr<std::unique_ptr<InnerTrainer>> MakeLeadingRank(
     const v1::RunConfig& config, const IslandRanksOptions& options,
     const ProcessRankOptions& process, std::vector<float> parameters) {
   RETURN_IF_ERROR(
-      CheckRanksPerDevice(options, process.threads, /*shared=*/false));
+      CheckRanksPerDevice(options, process.threads, /*one_process=*/false));
   // Let the others read their data at the same time, which may take minutes.
   v1::IslandRun run;
   *run.mutable_config() = config;
@@ -258,7 +285,7 @@ absl::StatusOr<std::unique_ptr<InnerTrainer>> MakeLeadingRank(
 absl::Status RunFollowingRank(IslandRanksOptions options,
                               ProcessRankOptions process) {
   RETURN_IF_ERROR(
-      CheckRanksPerDevice(options, process.threads, /*shared=*/false));
+      CheckRanksPerDevice(options, process.threads, /*one_process=*/false));
   ASSIGN_OR_RETURN(const std::string text,
                    process.rendezvous->Get(kRunKey, process.connect_timeout));
   v1::IslandRun run;

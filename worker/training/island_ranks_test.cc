@@ -514,6 +514,21 @@ TEST_F(IslandRanksTest, ProcessesReadTheSameData) {
   }
 }
 
+TEST_F(IslandRanksTest, ProcessesHaveTheSameKindOfDevice) {
+  IslandRanksOptions on_gpu = options_;
+  on_gpu.devices = {{.kind = Device::Kind::kCuda}};
+  LocalRendezvous rendezvous;
+  const auto unequal = IsFailedPrecondition(
+      "rank 1 trains on a GPU, and rank 0 on the CPU: give all");
+  std::thread follower([&] {
+    EXPECT_THAT(RunFollowingRank(on_gpu, OneOfTwo(1, &rendezvous)), unequal);
+  });
+  EXPECT_THAT(
+      MakeLeadingRank(config_, options_, OneOfTwo(0, &rendezvous), Start()),
+      unequal);
+  follower.join();
+}
+
 // Two processes with two ranks each are an island of four.
 TEST_F(IslandRanksTest, ProcessesMayHaveSeveralRanks) {
   ASSERT_OK_AND_ASSIGN(const auto threads, MakeRanks(4));
