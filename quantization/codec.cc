@@ -73,6 +73,11 @@ absl::Status CheckEcqTarget(const EncodeOptions& options) {
 
 }  // namespace
 
+bool operator==(const CodecSpec& a, const CodecSpec& b) {
+  return a.format == b.format && a.entropy_coded == b.entropy_coded &&
+         (a.block_size == b.block_size || !HasScales(a.format));
+}
+
 absl::Status CheckCodecSpec(const CodecSpec& spec) {
   if (!absl::c_linear_search(kFormats, spec.format)) {
     const std::string name = v1::Format_Name(spec.format);

@@ -48,7 +48,8 @@ struct CodecSpec {
   // Is true if codes are entropy coded where that makes them smaller.
   bool entropy_coded = false;
 
-  friend bool operator==(const CodecSpec&, const CodecSpec&) = default;
+  // Compares block sizes only where the format has scales.
+  friend bool operator==(const CodecSpec& a, const CodecSpec& b);
 };
 
 // Checks that the choices exist and fit each other.

@@ -39,7 +39,7 @@ bool IsOpen(const v1::EncodedObject& object);
 
 // Checks that an object is what the run expects, before any of its bytes are
 // accepted. After OK, object.encoded_bytes() is safe to allocate.
-//   FAILED_PRECONDITION  format, block size or entropy coding is not the run's.
+//   FAILED_PRECONDITION  the CodecSpec is not the run's.
 //   INVALID_ARGUMENT     wrong number of values or bytes, or length of digest.
 absl::Status CheckDescription(const v1::EncodedObject& object,
                               const CodecSpec& expected_spec,

@@ -46,8 +46,11 @@ TEST_F(EncodedObjectTest, RefusesAnotherFormatThanTheRuns) {
   EXPECT_THAT(CheckDescription(object_, {.block_size = 128}, 3),
               IsFailedPrecondition("object is BF16 in blocks of 128; the run "
                                    "uses FP32 in blocks of 128"));
-  EXPECT_THAT(CheckDescription(object_, {.format = v1::BF16}, 3),
-              IsFailedPrecondition("256"));
+  // The block size matters only where there are scales.
+  EXPECT_OK(CheckDescription(object_, {.format = v1::BF16}, 3));
+  EXPECT_THAT(CheckOffer(DescribeOpen({.format = v1::INT8}, 3),
+                         {.format = v1::INT8, .block_size = 128}, 3),
+              IsFailedPrecondition("INT8 in blocks of 256", "128"));
   // Format 6 was NF4.
   object_.set_format(static_cast<v1::Format>(6));
   EXPECT_THAT(
