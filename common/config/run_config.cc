@@ -416,8 +416,13 @@ std::string IdentityDifference(const v1::RunConfig& original,
     plan.set_pattern(sync.pattern());
     // These decide whether a fragment has momentum and a residual.
     plan.set_downlink_format(sync.downlink_format());
-    part.mutable_outer_optimizer()->set_algorithm(
-        config.outer_optimizer().algorithm());
+    const v1::OuterOptimizerConfig& outer = config.outer_optimizer();
+    part.mutable_outer_optimizer()->set_algorithm(outer.algorithm());
+    // The stored sum of gradients does not say how many it has.
+    if (outer.algorithm() == v1::OuterOptimizerConfig::DELAYED_NESTEROV) {
+      part.mutable_outer_optimizer()->set_momentum_delay(
+          outer.momentum_delay());
+    }
     return part;
   };
   return ConfigDifference(identity(original), identity(proposed));

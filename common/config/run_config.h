@@ -59,7 +59,7 @@ bool IsValidName(absl::string_view name);
 // Returns which part of a run's identity differs between its original
 // configuration and the one to continue it with, or "". The identity is the
 // model or the tensors, seed, tokenizer, plan of fragments, and everything that
-// determines the shape of the stored state.
+// determines the shape or the meaning of the stored state.
 std::string IdentityDifference(const v1::RunConfig& original,
                                const v1::RunConfig& proposed);
 

@@ -316,6 +316,8 @@ TEST(RunConfigTest, IdentityIgnoresWhatMayChange) {
   v1::RunConfig proposed = original;
   proposed.mutable_membership()->set_lease_seconds(99);
   proposed.mutable_synchronization()->set_fragments(1);  // The default.
+  // Only DELAYED_NESTEROV uses it.
+  proposed.mutable_outer_optimizer()->set_momentum_delay(2);
   EXPECT_THAT(IdentityDifference(original, proposed), IsEmpty());
   EXPECT_THAT(ConfigDifference(original, proposed),
               HasSubstr("membership.lease_seconds: 10 -> 99"));
@@ -375,6 +377,14 @@ TEST(RunConfigTest, IdentityIsWhatStoredStateDependsOn) {
                     v1::OuterOptimizerConfig::SGD);
               }),
               HasSubstr("outer_optimizer.algorithm: "));
+
+  v1::RunConfig delayed = ParseRunConfig(kGood, "f").value();
+  delayed.mutable_outer_optimizer()->set_algorithm(
+      v1::OuterOptimizerConfig::DELAYED_NESTEROV);
+  v1::RunConfig later = delayed;
+  later.mutable_outer_optimizer()->set_momentum_delay(2);
+  EXPECT_THAT(IdentityDifference(delayed, later),
+              HasSubstr("outer_optimizer.momentum_delay: 1 -> 2"));
 }
 
 }  // namespace
