@@ -17,10 +17,14 @@ FragmentWindow::Training& FragmentWindow::Training::operator+=(
 
 FragmentWindow::Training& FragmentWindow::Training::operator-=(
     const Training& part) {
-  tokens -= std::min(tokens, part.tokens);
+  // Tokens without inner steps would have no weight in a merge.
+  if (tokens <= part.tokens || inner_steps <= part.inner_steps) {
+    return *this = {};
+  }
+  tokens -= part.tokens;
   // The training of earlier processes comes first.
   restored_tokens -= std::min(restored_tokens, part.tokens);
-  inner_steps -= std::min(inner_steps, part.inner_steps);
+  inner_steps -= part.inner_steps;
   return *this;
 }
 

@@ -48,7 +48,8 @@ class FragmentWindow {
 
     friend bool operator==(const Training&, const Training&) = default;
     Training& operator+=(const Training& more);
-    // Removes `part` from the start, or everything if there is less.
+    // Removes `part` from the start, or everything if no tokens or no steps
+    // would be left.
     Training& operator-=(const Training& part);
   };
 

@@ -113,6 +113,20 @@ TEST(FragmentWindow, WhatWasRepeatedSinceASnapshotIsRemoved) {
   EXPECT_EQ(window.training(), (Training{.tokens = 30, .inner_steps = 3}));
 }
 
+// A contribution of tokens without inner steps would be refused.
+TEST(FragmentWindow, TokensWithoutAStepLeaveTheWindow) {
+  v1::IslandCheckpoint::Fragment saved;
+  saved.set_tokens(6000);
+  saved.set_inner_steps(6);
+  FragmentWindow window(saved, 6);
+  window.Send();
+  for (int i = 0; i < 4; ++i) window.Add(1010);
+  AnchorChange update = Update(6);
+  update.other = {.tokens = 10000, .inner_steps = 10};
+  EXPECT_TRUE(window.Settle(update));
+  EXPECT_EQ(window.training(), Training());
+}
+
 TEST(FragmentWindow, LaterRoundsContainNoEarlierTraining) {
   FragmentWindow window = Restored();
   EXPECT_FALSE(window.Settle(Other(7, 40)));
