@@ -21,13 +21,14 @@ inline float FromBf16(uint16_t bits) {
 }
 
 // Moves sign, exponent and fraction to their places in binary32, and corrects
-// the exponent's bias by a multiplication, which is exact even for subnormal
-// numbers. Values that are not finite become infinities.
+// the exponent's bias. Subnormal numbers are multiples of 2^-24; they never are
+// subnormal here, because the calling thread may take such numbers for zero.
+// Values that are not finite become infinities.
 inline float FromF16(uint16_t bits) {
   const uint32_t magnitude = bits & 0x7fff;
-  const float value = magnitude >= 0x7c00
-                          ? std::bit_cast<float>(0x7f800000)
-                          : std::bit_cast<float>(magnitude << 13) * 0x1p112f;
+  float value = std::bit_cast<float>((magnitude << 13) + (112u << 23));
+  if (magnitude < 0x400) value = static_cast<float>(magnitude) * 0x1p-24f;
+  if (magnitude >= 0x7c00) value = std::bit_cast<float>(0x7f800000);
   return std::copysign(value, bits & 0x8000 ? -1.0f : 1.0f);
 }
 
