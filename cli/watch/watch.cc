@@ -70,9 +70,11 @@ void Watch(const std::function<absl::Status(WatchedRun&)>& update,
 }
 
 absl::Status UpdatePast(CoordinatorClient& client, WatchedRun& run) {
-  const std::string& run_id = run.status.run.run_id();
-  if (run.past_of != run_id) {
-    run.past_of = run_id;
+  // A takeover may lose versions and events, whose numbers others then get.
+  const std::string past_of = absl::StrCat(
+      run.status.run.run_id(), " in epoch ", run.status.run.epoch());
+  if (run.past_of != past_of) {
+    run.past_of = past_of;
     run.history.Clear();
     run.events.clear();
     run.last_event = 0;

@@ -34,7 +34,7 @@ void Watch(const std::function<absl::Status(WatchedRun&)>& update,
            absl::Duration interval, const WatchEnvironment& environment);
 
 // Gets the history and the events since the last update of `run`; all of them
-// if its status is now that of another run.
+// if its status is now that of another run or epoch.
 absl::Status UpdatePast(CoordinatorClient& client, WatchedRun& run);
 
 }  // namespace causeway

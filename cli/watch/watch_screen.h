@@ -21,7 +21,7 @@ namespace causeway {
 // The state of a run as `causeway watch` knows it.
 struct WatchedRun {
   StatusSnapshot status;
-  // The id of the run of which the rest is known.
+  // The run and epoch of which the rest is known.
   std::string past_of;
   v1::GetHistoryResponse history;
   // The last events that are worth a line, oldest first.

@@ -99,6 +99,16 @@ TEST_F(UpdatePastTest, AnotherRunHasAnotherPast) {
   EXPECT_EQ(run_.last_event, 1);
 }
 
+// The new leader lacks a version and an event.
+TEST_F(UpdatePastTest, ATakeoverBeginsThePastAnew) {
+  Update(4, 3);
+  run_.status.run.set_epoch(2);
+  Update(3, 2);
+  EXPECT_EQ(run_.history.training_size(), 3);
+  EXPECT_EQ(run_.events.size(), 2);
+  EXPECT_EQ(run_.last_event, 2);
+}
+
 TEST_F(UpdatePastTest, ALongHistoryIsThinnedOut) {
   Update(2048, 0);
   EXPECT_EQ(run_.history.training_size(), 2048);
