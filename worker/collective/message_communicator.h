@@ -33,6 +33,10 @@
 
 namespace causeway {
 
+// The timeout of a communicator for the replica, whose operations ranks may
+// reach at any time.
+inline constexpr absl::Duration kNoLimit = absl::Hours(24 * 365);
+
 struct MessageCommunicatorOptions {
   // The time limit of each operation. It must exceed the longest transfer plus
   // the time by which ranks' computations differ. A failure is reported within

@@ -28,9 +28,6 @@ constexpr char kEncrypted = 'E';
 constexpr char kPlain = 'P';
 constexpr char kNone = 'N';
 
-// Ranks may reach the replica's operations at any time.
-constexpr absl::Duration kNoLimit = absl::Hours(24 * 365);
-
 // A waiting rank checks at this interval whether it must stop.
 constexpr absl::Duration kLook = absl::Seconds(1);
 

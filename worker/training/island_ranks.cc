@@ -33,9 +33,6 @@ namespace {
 // The key under which rank 0 leaves the run for the other ranks.
 constexpr char kRunKey[] = "run";
 
-// Ranks may reach the replica's operations at any time.
-constexpr absl::Duration kNoLimit = absl::Hours(24 * 365);
-
 // The ranks on threads of this process that follow rank 0.
 class Followers {
  public:
