@@ -2,13 +2,15 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# usage: tests/tidy.sh [FILE.cc...]
-#
 # Runs clang-tidy (.clang-tidy) over all C++ files, or over the given ones. It
 # takes some seconds a file, so it is not part of tests/run.sh.
 
 set -euo pipefail
 
+if [[ "$*" == -h || "$*" == --help ]]; then
+  echo "usage: tests/tidy.sh [FILE.cc...]"
+  exit
+fi
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # shellcheck source=deploy/bazel.sh
 . deploy/bazel.sh

@@ -13,6 +13,9 @@ root="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)"
 # shellcheck source=deploy/bazel.sh
 . "${root}/deploy/bazel.sh"
 
+if [[ "$*" == -h || "$*" == --help ]]; then
+  exec python3 "${root}/tests/chaos/links.py" --help
+fi
 bin="$(bazel_build_once "${root}" //server:causeway-coordinator \
   //worker:causeway-worker //cli:causeway)"
 PATH+=:/usr/sbin:/sbin

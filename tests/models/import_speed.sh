@@ -12,6 +12,12 @@ ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)"
 readonly ROOT
 # shellcheck source=deploy/run_processes.sh
 . "${ROOT}/deploy/run_processes.sh"
+# shellcheck source=deploy/read_options.sh
+. "${ROOT}/deploy/read_options.sh"
+
+usage() { echo "usage: tests/models/import_speed.sh [--keep]"; }
+read_options keep "" "$@"
+refuse_rest
 
 # make_checkpoint DIR: writes config.json and model.safetensors. The values
 # repeat a block of 1 MiB, in which each tensor begins at another place.

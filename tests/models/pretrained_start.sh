@@ -13,6 +13,12 @@ ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)"
 readonly ROOT
 # shellcheck source=deploy/run_processes.sh
 . "${ROOT}/deploy/run_processes.sh"
+# shellcheck source=deploy/read_options.sh
+. "${ROOT}/deploy/read_options.sh"
+
+usage() { echo "usage: tests/models/pretrained_start.sh [--keep]"; }
+read_options keep "" "$@"
+refuse_rest
 
 readonly PRETRAINING_STEPS=600
 readonly ROUNDS=10

@@ -5,10 +5,13 @@
 # Compares the training speed with that of Debian's PyTorch on the same model
 # and batch: both programs alternate (ABAB...), and the script prints the ratios
 # of their best and of their median rounds. Needs the package python3-torch.
-#
-#   tests/peers/compare_pytorch.sh [ROUNDS] [THREADS]
+
 set -euo pipefail
 
+if [[ "$*" == -h || "$*" == --help ]]; then
+  echo "usage: tests/peers/compare_pytorch.sh [ROUNDS] [THREADS]"
+  exit
+fi
 readonly ROUNDS=${1:-5}
 readonly THREADS=${2:-2}
 cd "$(dirname "$0")/../.."

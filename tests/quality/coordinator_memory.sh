@@ -12,6 +12,12 @@ ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)"
 readonly ROOT
 # shellcheck source=deploy/run_processes.sh
 . "${ROOT}/deploy/run_processes.sh"
+# shellcheck source=deploy/read_options.sh
+. "${ROOT}/deploy/read_options.sh"
+
+usage() { echo "usage: tests/quality/coordinator_memory.sh [--keep]"; }
+read_options keep "" "$@"
+refuse_rest
 
 # Each case is the format of both ways and the number of fragments.
 readonly CASES='FP32 1
