@@ -560,9 +560,11 @@ class Island:
                          "with its data?", reason)
         try:
             # The ranks of an island leave together, which they cannot when one
-            # of them has failed by itself.
+            # of them has failed by itself. A signal may have ended the
+            # processes of all ranks' DataLoaders.
             if error is None or isinstance(error, KeyboardInterrupt) or (
-                    self._ranks.size == 1 and not isinstance(error, Error)):
+                    (self._ranks.size == 1 or self._is_signalled)
+                    and not isinstance(error, Error)):
                 self.leave(reason)
             else:
                 # The coordinator and the other ranks hear why.

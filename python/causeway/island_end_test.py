@@ -3,12 +3,16 @@
 """Tests how islands end, and what comes after."""
 
 import logging
+import multiprocessing
+import os
 import unittest
+from multiprocessing import connection
 
 import torch
 
 import causeway
 from causeway.testing.one_island import OneIslandTestCase
+from causeway.testing.processes import TERMINATE
 
 
 class IslandEndTest(OneIslandTestCase):
@@ -33,6 +37,23 @@ class IslandEndTest(OneIslandTestCase):
                 island.attach(self.model, self.optimizer)
                 getattr(island, leave)(f"no disk to {leave}")
             self.assert_left(f"no disk to {leave}")
+
+    def test_a_signal_to_data_loaders_too_lets_the_island_leave(self):
+        with self.attached() as island:
+            data = torch.arange(80)
+            for _ in torch.utils.data.DataLoader(
+                    data, batch_sampler=island.sampler(data, 4),
+                    num_workers=2):
+                os.kill(os.getpid(), TERMINATE)
+                workers = multiprocessing.active_children()
+                for worker in workers:
+                    worker.kill()
+                    connection.wait([worker.sentinel])
+                self.step()
+                self.assertTrue(island.should_stop)
+                break
+            self.assertEqual(len(workers), 2)
+        self.assert_left("SIGTERM")
 
     def test_a_loop_that_ends_before_the_run_is_warned(self):
         with self.assertLogs("causeway", "WARNING") as logs:

@@ -8,24 +8,24 @@ import threading
 import time
 from typing import Any, Callable, Optional
 
-# Signals that come within this time are one request: systemd and Slurm signal
-# every process, and torchrun passes its signal on besides.
-_ONE_REQUEST_SECONDS = 2
+# A scheduler signals all processes, and the launcher among them passes the
+# signal on: within this time it is the same one.
+_ONE_SIGNAL_SECONDS = 2
 
 
 class LeaveOnSigterm:
-    """Calls a function at the first SIGTERM; another one, more than two seconds
-    later, ends the process.
+    """Calls a function at the first SIGTERM; another one ends the process,
+    unless it comes within 2 seconds.
 
     Does nothing if SIGTERM has another handler, or outside the main thread. A
     child that was forked ends at its first SIGTERM, as if there were no
-    handler.
+    handler. From the first SIGTERM on, the end of a child raises no exception.
     """
 
     def __init__(self, request_leave: Callable[[], None]):
         self._request_leave = request_leave
         self._process = os.getpid()
-        self._asked: Optional[float] = None
+        self._first: Optional[float] = None
         self._installed = (
             threading.current_thread() is threading.main_thread()
             and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL)
@@ -34,15 +34,17 @@ class LeaveOnSigterm:
 
     def _handle(self, number: int, _: Any) -> None:
         now = time.monotonic()
-        if os.getpid() == self._process:
-            if self._asked is None:
-                self._asked = now
-                self._request_leave()
-                return
-            if now - self._asked <= _ONE_REQUEST_SECONDS:
-                return
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        os.kill(os.getpid(), number)
+        if os.getpid() != self._process or (
+                self._first is not None
+                and now >= self._first + _ONE_SIGNAL_SECONDS):
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+        elif self._first is None:
+            self._first = now
+            # Schedulers signal a DataLoader's processes, too. PyTorch's handler
+            # would raise their end in the step that is still to be made.
+            signal.signal(signal.SIGCHLD, lambda *_: None)
+            self._request_leave()
 
     def remove(self) -> None:
         if (self._installed and os.getpid() == self._process

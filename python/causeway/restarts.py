@@ -24,6 +24,40 @@ def say(text: str) -> None:
     print("causeway.run:", text, file=sys.stderr, flush=True)
 
 
+def end_ranks(context: Any, number: int = signal.SIGTERM,
+              seconds: float = _LEAVE_SECONDS) -> None:
+    """Lets the ranks of this host leave the run, within some seconds, and then
+    ends what they have started.
+
+    The signal goes to the ranks alone at first, because they cannot train until
+    they leave without the processes of their DataLoaders.
+    """
+    running = [handler.proc for handler in context.subprocess_handlers.values()
+               if handler.proc.poll() is None]
+    for process in running:
+        process.send_signal(number)
+    end = time.monotonic() + seconds
+    while (time.monotonic() < end
+           and any(process.poll() is None for process in running)):
+        time.sleep(_LOOK_SECONDS)
+    for process in running:
+        has_ended = process.poll() is not None
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, number if has_ended else signal.SIGKILL)
+
+
+def end_ranks_at_close(kind: Any) -> None:
+    """Makes torchrun's contexts of this class end ranks by end_ranks."""
+    close = kind._close
+
+    def end_and_close(context: Any, death_sig: signal.Signals,
+                      timeout: int = _LEAVE_SECONDS) -> None:
+        end_ranks(context, death_sig, timeout)
+        close(context, death_sig, timeout)
+
+    kind._close = end_and_close
+
+
 class Restarts:
     """Decides whether torchrun's agent starts the ranks again, and how many.
 
@@ -231,8 +265,8 @@ class Restarts:
         # The agents of other hosts end their ranks when they see that this one
         # waits for them. An agent whose ranks ended in order before that would
         # take the island for finished.
-        ending = threading.Timer(5 * group.spec.monitor_interval,
-                                 self._end_ranks, [agent])
+        ending = threading.Timer(5 * group.spec.monitor_interval, end_ranks,
+                                 [agent._pcontext])
         ending.start()
         meet = agent._rendezvous
 
@@ -246,19 +280,6 @@ class Restarts:
             agent._initialize_workers(group)
         finally:
             agent._rendezvous = meet
-
-    @staticmethod
-    def _end_ranks(agent: Any) -> None:
-        """Lets the ranks of this host leave the run."""
-        processes = [handler.proc for handler in
-                     agent._pcontext.subprocess_handlers.values()]
-        for process in processes:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGTERM)
-        end = time.monotonic() + _LEAVE_SECONDS
-        while (time.monotonic() < end
-               and any(process.poll() is None for process in processes)):
-            time.sleep(_LOOK_SECONDS)
 
     def _allow_all(self, agent: Any) -> None:
         """Restores the agent's restarts, and counts failures anew."""

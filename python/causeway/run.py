@@ -22,7 +22,7 @@ from typing import Any, List, Optional
 
 from . import _library
 from .left_out import Absent
-from .restarts import Restarts, say
+from .restarts import Restarts, end_ranks_at_close, say
 from .succession import Succession
 
 # The exit code if somebody should look at the island before it starts again.
@@ -217,6 +217,7 @@ def main(arguments: List[str]) -> int:
     restarts = Restarts(watch, parsed.max_restarts, parsed.min_island_size,
                         Absent(parsed.grow_after, say))
     restarts.watch_over(agents.LocalElasticAgent)
+    end_ranks_at_close(processes.SubprocessContext)
     try:
         run_agents(run, parsed, restarts, succession)
     except processes.SignalException as error:

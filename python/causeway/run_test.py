@@ -84,7 +84,8 @@ class RunTest(LaunchTestCase):
 
     def test_sigterm_lets_the_island_leave(self):
         self.begin()
-        launch = self.launch("--nproc_per_node=2")
+        # The ranks leave before their DataLoaders' processes end.
+        launch = self.launch("--nproc_per_node=2", workers=2)
         self.await_training(launch, 2)
         launch.signal(TERMINATE)
         self.assertEqual(launch.wait(), 128 + TERMINATE, launch.output())

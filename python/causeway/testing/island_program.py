@@ -8,6 +8,7 @@ for steps the first ones and then every tenth.
 """
 
 import datetime
+import itertools
 import json
 import os
 import signal
@@ -49,6 +50,8 @@ class Settings:
     group_file: str = ""
     # The rows of the head that this rank has, if not all of them.
     rows: Optional[List[int]] = None
+    # The processes of a DataLoader, from which each step takes a batch.
+    workers: int = 0
     # A file with the name of a device that does not work, if it exists.
     broken: str = ""
     # If true, the kernel kills a rank with this device.
@@ -129,7 +132,12 @@ def train(settings: Settings, island: causeway.Island) -> None:
     if island.should_stop:
         return say("left")
     say("attached", step=island.step, error=largest_error(model))
+    batches = itertools.repeat(None)
+    if settings.workers:
+        batches = iter(torch.utils.data.DataLoader(
+            range(10**9), num_workers=settings.workers))
     while not island.should_stop:
+        next(batches)
         step = island.step
         fail(settings, step)
         if settings.audit:
