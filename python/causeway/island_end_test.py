@@ -7,10 +7,12 @@ import multiprocessing
 import os
 import unittest
 from multiprocessing import connection
+from unittest import mock
 
 import torch
 
 import causeway
+from causeway.leaving import LeaveOnSigterm
 from causeway.testing.one_island import OneIslandTestCase
 from causeway.testing.processes import TERMINATE
 
@@ -45,6 +47,10 @@ class IslandEndTest(OneIslandTestCase):
                     data, batch_sampler=island.sampler(data, 4),
                     num_workers=2):
                 os.kill(os.getpid(), TERMINATE)
+                while not island._is_signalled:
+                    pass
+                # A launcher passes it on.
+                os.kill(os.getpid(), TERMINATE)
                 workers = multiprocessing.active_children()
                 for worker in workers:
                     worker.kill()
@@ -54,6 +60,18 @@ class IslandEndTest(OneIslandTestCase):
                 break
             self.assertEqual(len(workers), 2)
         self.assert_left("SIGTERM")
+
+    def test_a_later_signal_ends_the_process(self):
+        child = os.fork()
+        if child == 0:
+            try:
+                with mock.patch("causeway.leaving._ONE_SIGNAL_SECONDS", 0):
+                    LeaveOnSigterm(lambda: None)
+                    os.kill(os.getpid(), TERMINATE)
+                    os.kill(os.getpid(), TERMINATE)
+            finally:
+                os._exit(0)
+        self.assertEqual(os.waitpid(child, 0)[1], TERMINATE)
 
     def test_a_loop_that_ends_before_the_run_is_warned(self):
         with self.assertLogs("causeway", "WARNING") as logs:
