@@ -472,6 +472,7 @@ class Island:
                        rank=ranks.rank, ranks=ranks.size,
                        next_step=lambda: self.step,
                        total_steps=self.total_steps,
+                       is_over=lambda: self._native.stopped,
                        batches_per_step=batches_per_step, seed=seed,
                        order=self.run.data_order)
 
@@ -555,9 +556,8 @@ class Island:
             reason = f"{type(error).__name__}: {error}".removesuffix(": ")
         elif (self._attachment is not None and not self._native.stopped
               and not self._is_asked_to_leave and self._ranks.rank == 0):
-            _log.warning("%s, so the island leaves: does the loop accumulate "
-                         "gradients (sampler(batches_per_step=...)), or end "
-                         "with its data?", reason)
+            _log.warning("%s, so the island leaves: does the loop end with its "
+                         "data?", reason)
         try:
             # The ranks of an island leave together, which they cannot when one
             # of them has failed by itself. A signal may have ended the

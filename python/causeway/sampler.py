@@ -3,6 +3,7 @@
 """Chooses the samples of a data set that an island trains on, and their
 order."""
 
+import itertools
 from typing import Callable, Iterator, List
 
 from .errors import InvalidArgument
@@ -51,16 +52,17 @@ class Sampler:
     Each island has a disjoint part of the data set, or shares one and reads it
     in an order of its own. Its ranks take turns at batches of it, and go
     through it repeatedly, each time in another random order. An iterator begins
-    with the batch of the run's next step and ends with that of its last one, so
-    a loop that was restarted continues by itself. Batches that an earlier
-    process trained on do not come again before the part is used up, whatever
-    number of ranks share the samples of a step.
+    with the batch of the run's next step, so a loop that was restarted
+    continues by itself. It ends with the run, because steps that are skipped
+    use up batches, too. Batches that an earlier process trained on do not come
+    again before the part is used up, whatever number of ranks share the samples
+    of a step.
     """
 
     def __init__(self, size: int, batch_size: int, part: int, parts: int,
                  next_step: Callable[[], int], total_steps: int,
-                 batches_per_step: int = 1, seed: int = 0, rank: int = 0,
-                 ranks: int = 1, order: int = 0):
+                 is_over: Callable[[], bool], batches_per_step: int = 1,
+                 seed: int = 0, rank: int = 0, ranks: int = 1, order: int = 0):
         """
         Args:
           size: the samples in the data set.
@@ -69,6 +71,7 @@ class Sampler:
           parts: the number of parts.
           next_step: returns the run's next step, from 1.
           total_steps: the run's last step.
+          is_over: returns whether there is no further step to train.
           batches_per_step: the batches for each step, if gradients are
             accumulated.
           seed: the same on all ranks of an island.
@@ -93,19 +96,22 @@ class Sampler:
         self._size = (size - part + parts - 1) // parts
         self._next_step = next_step
         self._total_steps = total_steps
+        self._is_over = is_over
         self._batches_per_step = batches_per_step
         self._seed = seed
         self._order = order
 
     def __len__(self) -> int:
-        """Returns the number of remaining batches in the run."""
+        """Returns the number of batches that remain if no step is skipped."""
         steps = self._total_steps - self._next_step() + 1
         return max(0, steps * self._batches_per_step)
 
     def __iter__(self) -> Iterator[List[int]]:
         begin = (self._next_step() - 1) * self._batches_per_step
         epoch = -1
-        for batch in range(begin, begin + len(self)):
+        for batch in itertools.count(begin):
+            if self._is_over():
+                return
             indices: List[int] = []
             first = (batch * self._ranks + self._rank) * self._batch_size
             for place in range(first, first + self._batch_size):

@@ -10,7 +10,13 @@ from causeway.sampler import Permutation, Sampler
 def sampler(size, batch_size, part=0, parts=1, step=1, total_steps=10**6,
             **fields):
     return Sampler(size, batch_size, part, parts, lambda: step, total_steps,
-                   **fields)
+                   lambda: False, **fields)
+
+
+def run(*arguments, **fields):
+    """Returns the batches of a run that skips no step."""
+    batches = sampler(*arguments, **fields)
+    return list(itertools.islice(batches, len(batches)))
 
 
 def first(samples, count):
@@ -59,23 +65,23 @@ class SamplerTest(unittest.TestCase):
         self.assertEqual(len({tuple(epoch) for epoch in epochs}), 3)
 
     def test_a_restart_continues_where_the_run_is(self):
-        whole = list(sampler(30, 4, total_steps=20))
+        whole = run(30, 4, total_steps=20)
         for step in (1, 2, 8, 20):
-            self.assertEqual(list(sampler(30, 4, step=step, total_steps=20)),
+            self.assertEqual(run(30, 4, step=step, total_steps=20),
                              whole[step - 1:])
 
     def test_a_step_may_have_several_batches(self):
-        whole = list(sampler(30, 4, total_steps=6, batches_per_step=3))
+        whole = run(30, 4, total_steps=6, batches_per_step=3)
         self.assertEqual(len(whole), 18)
-        rest = sampler(30, 4, step=3, total_steps=6, batches_per_step=3)
+        rest = run(30, 4, step=3, total_steps=6, batches_per_step=3)
         self.assertEqual(len(rest), 12)
-        self.assertEqual(list(rest), whole[6:])
+        self.assertEqual(rest, whole[6:])
 
     def test_any_number_of_ranks_share_the_samples_of_a_step(self):
-        alone = list(sampler(50, 12, part=1, parts=2, total_steps=9))
+        alone = run(50, 12, part=1, parts=2, total_steps=9)
         for ranks in (2, 3, 4):
-            batches = [list(sampler(50, 12 // ranks, part=1, parts=2,
-                                    total_steps=9, rank=rank, ranks=ranks))
+            batches = [run(50, 12 // ranks, part=1, parts=2, total_steps=9,
+                           rank=rank, ranks=ranks)
                        for rank in range(ranks)]
             self.assertEqual([sum(step, []) for step in zip(*batches)], alone)
 
@@ -86,8 +92,12 @@ class SamplerTest(unittest.TestCase):
             [i // 2 for i in first(sampler(128, 4, 0, 2), 64)],
             [i // 2 for i in first(sampler(128, 4, 1, 2), 64)])
 
-    def test_ends_with_the_run(self):
-        self.assertEqual(list(sampler(30, 4, step=21, total_steps=20)), [])
+    def test_ends_with_the_run_however_many_steps_were_skipped(self):
+        answers = iter([False] * 5 + [True])
+        batches = Sampler(30, 4, 0, 1, lambda: 19, 20, lambda: next(answers))
+        self.assertEqual(len(batches), 2)
+        self.assertEqual(len([*iter(batches)]), 5)
+        self.assertEqual(len(sampler(30, 4, step=21, total_steps=20)), 0)
 
     def test_refuses_too_few_samples(self):
         with self.assertRaisesRegex(InvalidArgument, "2 samples.* 3 islands"):

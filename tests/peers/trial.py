@@ -119,7 +119,8 @@ class Trial:
         """Returns this worker's batches, from that of the step to train on."""
         return iter(DataLoader(self.data, batch_sampler=sampler or Sampler(
             len(self.data), self.args.batch, self.rank, self.world,
-            lambda: self.step, self.args.steps, seed=self.args.seed)))
+            lambda: self.step, self.args.steps,
+            lambda: self.step > self.args.steps, seed=self.args.seed)))
 
     def backward(self, batch, model=None):
         """Computes gradients, and sets the learning rate; returns the loss."""

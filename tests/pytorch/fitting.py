@@ -71,7 +71,7 @@ def train(args, model, attached, optimizers):
         distributed.init_process_group("gloo")
         sampler = Sampler(len(data), BATCH, distributed.get_rank(),
                           distributed.get_world_size(), lambda: 1, args.steps,
-                          seed=args.seed)
+                          lambda: False, seed=args.seed)
         fit(args.steps, model, DistributedDataParallel(model),
             DataLoader(data, batch_sampler=sampler), held_out, optimizers)
         return

@@ -43,7 +43,8 @@ class PlainDiloco:
     def sampler(self, data, batch_size):
         return Sampler(len(data), batch_size, int(os.environ["RANK"]),
                        int(os.environ["WORLD_SIZE"]), lambda: self.step + 1,
-                       self.total_steps, seed=self._seed)
+                       self.total_steps,
+                       lambda: self.step == self.total_steps, seed=self._seed)
 
     def attach(self, model, _optimizer):
         distributed.init_process_group("gloo")
