@@ -98,9 +98,12 @@ class Ranks:
     def host(self) -> Optional[str]:
         """Returns the name by which other ranks reach this one; None if it is
         the host's name. All ranks call it."""
-        if self._host is not None or self.size == 1:
+        if self.size == 1:
             return self._host
+        # Other ranks may have no name.
         hosts = set(self.gather(socket.gethostname()))
+        if self._host is not None:
+            return self._host
         return "127.0.0.1" if len(hosts) == 1 else None
 
     def gather(self, value: Any) -> List[Any]:

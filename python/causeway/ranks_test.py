@@ -7,6 +7,7 @@ import queue
 import re
 import time
 import unittest
+import unittest.mock
 
 from causeway.ranks import WAITING, Ranks
 from causeway.testing.least_squares import LeastSquares
@@ -29,6 +30,19 @@ class FirstTest(unittest.TestCase):
         self.assertEqual(told.qsize(), 3)
         self.assertEqual(follower.first(lambda told: told + "!"), "7!")
         self.assertTrue(told.empty())
+
+
+class HostTest(unittest.TestCase):
+
+    def test_ranks_with_a_name_gather_with_those_that_have_none(self):
+        for name, hosts, own in ((None, ["a", "a"], "127.0.0.1"),
+                                 (None, ["a", "b"], None),
+                                 ("ib0", ["a", "a"], "ib0")):
+            ranks = Ranks(host=name)
+            ranks.size = 2
+            ranks.gather = unittest.mock.Mock(return_value=hosts)
+            self.assertEqual(ranks.host(), own)
+            ranks.gather.assert_called_once()
 
 
 class RanksTest(ProcessTestCase):
