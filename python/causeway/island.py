@@ -505,18 +505,27 @@ class Island:
         """Continues from a state. Call before attach(), on all ranks."""
         if self._attachment is not None:
             raise InvalidArgument("call load_state_dict() before attach()")
-        if self._ranks.rank == 0 and "island" not in state:
-            raise InvalidArgument(
-                f"this is no island's state, but has {sorted(state)}; pass "
-                "what state_dict() returned on rank 0")
-        with tempfile.TemporaryDirectory() as folder:
-            if state.get("island") is not None:
+        resume = self._options["resume_directory"]
+
+        def write(folder: str) -> None:
+            if "island" not in state:
+                raise InvalidArgument(
+                    f"this is no island's state, but has {sorted(state)}; pass "
+                    "what state_dict() returned on rank 0")
+            if state["island"] is not None:
                 unpack(state["island"], folder)
                 self._options["resume_directory"] = folder
+
+        with tempfile.TemporaryDirectory() as folder:
+            self._ranks.first(lambda _: None if self._ranks.rank else
+                              write(folder))
             # Another rank may still be hearing of the run from this one.
             self._ranks.barrier()
             self._native.close()
-            self._open()
+            try:
+                self._open()
+            finally:
+                self._options["resume_directory"] = resume
 
     # --- The end. ---
 

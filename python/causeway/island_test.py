@@ -446,6 +446,9 @@ class OneIslandTest(OneIslandTestCase):
                                         "the island's state is damaged"):
                 island.load_state_dict({"island": torch.UntypedStorage(7)})
             island.load_state_dict(state)
+            # Nothing is left of a state that another one replaces.
+            island.load_state_dict({"island": None})
+            island.load_state_dict(state)
             go_on(island)
         with self.join(resume=folder) as island:
             go_on(island)

@@ -74,7 +74,8 @@ class Ranks:
         and is called again. The other ranks then hear that they must wait, and
         the time limit of their collective begins anew.
 
-        Raises what `act` raises; an exception on rank 0 is raised on all ranks.
+        Raises what `act` raises; an Error or OSError on rank 0 is raised on all
+        ranks, as an Error on the others.
         """
         if self.rank == 0:
             try:
@@ -82,8 +83,9 @@ class Ranks:
                 while result is WAITING:
                     self.from_first(None)
                     result = act(None)
-            except Error as error:
-                self.from_first((error.code, str(error), None))
+            except (Error, OSError) as error:
+                code = error.code if isinstance(error, Error) else Error.code
+                self.from_first((code, str(error), None))
                 raise
             self.from_first((0, "", tell(result)))
             return result

@@ -9,6 +9,7 @@ import time
 import unittest
 import unittest.mock
 
+from causeway.errors import Error
 from causeway.ranks import WAITING, Ranks
 from causeway.testing.least_squares import LeastSquares
 from causeway.testing.processes import KILL, TERMINATE, ProcessTestCase
@@ -19,7 +20,7 @@ _PARTS = ([0, 7], [7, 10])
 
 class FirstTest(unittest.TestCase):
 
-    def test_other_ranks_hear_that_rank_0_waits(self):
+    def test_other_ranks_hear_that_rank_0_waits_or_fails(self):
         told = queue.Queue()
         leader, follower = Ranks(), Ranks()
         follower.rank = 1
@@ -30,6 +31,14 @@ class FirstTest(unittest.TestCase):
         self.assertEqual(told.qsize(), 3)
         self.assertEqual(follower.first(lambda told: told + "!"), "7!")
         self.assertTrue(told.empty())
+
+        def fill_the_disk(_):
+            raise OSError("no space")
+
+        with self.assertRaisesRegex(OSError, "no space"):
+            leader.first(fill_the_disk)
+        with self.assertRaisesRegex(Error, "no space"):
+            follower.first(str)
 
 
 class HostTest(unittest.TestCase):
