@@ -208,7 +208,8 @@ TEST_F(EmbeddingTest, AnIslandLeavesAndItsStateGoesOn) {
   auto west = Toy("west", "west", 1, "pace 2");
   const std::string state = Path("east-state");
   const auto first =
-      Ranks("east", 0, 2, absl::StrCat("pace 2 save 40 ", state, " leave 60"));
+      Ranks("east", 0, 2,
+            absl::StrCat("sharded pace 2 save 40 ", state, " leave 60"));
   for (const auto& rank : first) {
     EXPECT_EQ(rank->Wait(), 0) << rank->Output();
     EXPECT_THAT(rank->Output(), HasSubstr("saved at 40"));

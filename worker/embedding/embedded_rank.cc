@@ -115,7 +115,7 @@ absl::Status EmbeddedRank::Follow(
     absl::FunctionRef<absl::Status(uint64_t run_step)> train,
     absl::FunctionRef<absl::Status()> free, absl::FunctionRef<void()> saved) {
   return orders_.Follow([&](const Order& order) -> absl::Status {
-    std::vector<float> parameters;
+    std::vector<float> none;
     if (!order.is_for_replica()) RETURN_IF_ERROR(free());
     switch (order.what) {
       case Order::What::kShareParameters:
@@ -125,7 +125,7 @@ absl::Status EmbeddedRank::Follow(
       case Order::What::kStep:
         return train(order.run_step);
       case Order::What::kSave:
-        RETURN_IF_ERROR(ReadParameters(parameters));
+        RETURN_IF_ERROR(ReadParameters(none));
         saved();
         return absl::OkStatus();
       default:
@@ -144,16 +144,13 @@ absl::Status EmbeddedRank::WriteParameters(std::vector<float> parameters) {
 }
 
 absl::Status EmbeddedRank::ReadParameters(std::vector<float>& parameters) {
-  std::vector<Slices> shards;
-  for (int other = 0; other < size(); ++other) {
-    shards.push_back(Intersect({Slice{0, layout_.size}}, {Shard(other)}));
-  }
-  parameters.resize(static_cast<size_t>(Shard(rank()).size()));
+  // Other ranks may lack the memory for the whole model.
+  std::vector<Slices> held(size());
+  held[0] = Slices{{0, layout_.size}};
+  if (rank() == 0) parameters.resize(static_cast<size_t>(layout_.size));
   RETURN_IF_ERROR(tensors_->AwaitTraining());
-  RETURN_IF_ERROR(
-      TensorExchange(rank(), shards, trained_)
-          .Fetch(*tensors_, communicator(), absl::MakeSpan(parameters)));
-  return GatherShards(communicator(), layout_.size, parameters);
+  return TensorExchange(rank(), held, trained_)
+      .Fetch(*tensors_, communicator(), absl::MakeSpan(parameters));
 }
 
 absl::Status EmbeddedRank::MakeOwnReplica(std::string text) {

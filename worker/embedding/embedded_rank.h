@@ -114,6 +114,7 @@ class EmbeddedRank : public InnerTrainer {
   absl::Status CheckWhole() const;
   absl::Status WriteParameters(std::vector<float> parameters);
   absl::Status MakeOwnReplica(std::string joined);
+  // Reads the whole model into rank 0's argument.
   absl::Status ReadParameters(std::vector<float>& parameters);
 
   // Makes a rank's part of a fragment. Its first anchor is in parameters_.
