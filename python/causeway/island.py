@@ -64,6 +64,8 @@ class Island:
         self._loss: Any = None
         self._losses: Any = None
         self._next_step = 1
+        # The last step with more tokens than a step may have.
+        self._last_excess = -1
         self._sigterm: Optional[LeaveOnSigterm] = None
         self._is_signalled = False
         self._open()
@@ -319,6 +321,8 @@ class Island:
                 return
             attachment.stream.follow(native)
         if hook.skipped():
+            # What was reported of it is not the next step's.
+            self._tokens, self._loss = 0, None
             return
         try:
             if step % self._steps_per_round:
@@ -342,6 +346,11 @@ class Island:
                           self._step_timeout)
 
     def _warn_of_tokens(self, step: int, tokens: int) -> None:
+        # If a scaler skips a step without the hook's knowledge, reports of it
+        # add to those of the next one.
+        before, self._last_excess = self._last_excess, step
+        if before != step - 1:
+            return
         _log.warning("step %s has %s tokens over all ranks, and the run counts "
                      "at most %s (batch_size times sequence_length); report() "
                      "takes those of its own rank", step, tokens,

@@ -157,13 +157,13 @@ class OneIslandTest(OneIslandTestCase):
     def test_more_tokens_than_a_step_can_have_are_warned_of_once(self):
         with self.assertLogs("causeway", "WARNING") as logs:
             with self.attached() as island:
-                for tokens in (32, 33, 100):
+                for tokens in (33, 32, 33, 34, 100):
                     island.report(tokens=tokens)
                     self.step()
                 island.leave()
         said = [line for line in logs.output if "over all ranks" in line]
         self.assertEqual(len(said), 1, logs.output)
-        self.assertIn("step 2 has 33 tokens over all ranks, and the run counts "
+        self.assertIn("step 4 has 34 tokens over all ranks, and the run counts "
                       "at most 32 ", said[0])
 
     def test_steps_in_a_pause_are_none_of_the_run(self):
