@@ -73,7 +73,7 @@ class IslandCallback:
     def _report(self, loss: Any) -> None:
         """Reports a loss of the last steps with the coming one."""
         if self.island is not None and self._trains:
-            self.island.report(0, loss)
+            self.island.report(None, loss)
 
     def _end(self, error: Optional[BaseException] = None) -> None:
         """Leaves as the end of the island's `with` block does."""

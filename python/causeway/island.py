@@ -60,7 +60,7 @@ class Island:
         self._trained: Any = None
         self._hooks: List[Any] = []
         self._uncounted = 0
-        self._tokens = 0
+        self._tokens: Optional[int] = None
         self._loss: Any = None
         self._losses: Any = None
         self._next_step = 1
@@ -206,7 +206,7 @@ class Island:
         self._native.check()
         return self._native.progress()
 
-    def report(self, tokens: "Union[int, torch.Tensor]",
+    def report(self, tokens: "Union[int, torch.Tensor, None]",
                loss: "Union[float, torch.Tensor, None]" = None) -> None:
         """Reports the tokens and the loss of the coming step of the optimizer.
 
@@ -215,18 +215,19 @@ class Island:
         Several reports before a step add up, as accumulated gradients do.
 
         Args:
-          tokens: the tokens of this rank, a number or a tensor, which is read
-            at once. The library takes them times the number of ranks.
+          tokens: those of this rank, a number or a tensor, which is read at
+            once; the library multiplies them by the ranks. None: not reported.
           loss: the mean loss in nats per token, a number or a tensor, which is
             read at the step, or, in CUDA memory, at the first step after it is
             computed there. A loss that is not finite then raises Diverged if
             parameters are not finite either, and otherwise is logged.
         """
         self._check_attached("report()")
+        before = self._tokens or 0
         # A mask's sum may be of any type.
-        tokens = int(tokens)
-        if tokens < 0:
-            raise InvalidArgument(f"{tokens} tokens were reported")
+        added = 0 if tokens is None else int(tokens)
+        if added < 0:
+            raise InvalidArgument(f"{added} tokens were reported")
         if loss is not None:
             if hasattr(loss, "detach"):
                 values: Any = loss.detach()
@@ -234,17 +235,17 @@ class Island:
                     raise InvalidArgument(f"the loss has {values.numel()} "
                                           "values: report their mean")
                 loss = values
-            if self._tokens:
-                share = tokens / max(1, self._tokens + tokens)
-                before = loss if self._loss is None else self._loss
-                loss = (1 - share) * before + share * loss
+            if before and self._loss is not None:
+                share = added / (before + added)
+                loss = (1 - share) * self._loss + share * loss
             self._loss = loss
         limit = _STEPS_OF_REPORTS * self._tokens_per_step
-        if self._tokens <= limit < self._tokens + tokens:
+        if before <= limit < before + added:
             _log.warning("the tokens of %s steps were reported, but the "
                          "attached optimizer has made no step: does the loop "
                          "use another one?", _STEPS_OF_REPORTS)
-        self._tokens += tokens
+        if tokens is not None:
+            self._tokens = before + added
 
     def request_leave(self, reason: str = "the training loop asks to") -> None:
         """Asks to leave: the next step of the optimizer hands in the training,
@@ -322,7 +323,7 @@ class Island:
             attachment.stream.follow(native)
         if hook.skipped():
             # What was reported of it is not the next step's.
-            self._tokens, self._loss = 0, None
+            self._tokens = self._loss = None
             return
         try:
             if step % self._steps_per_round:
@@ -332,7 +333,8 @@ class Island:
         except TensorMoved as error:
             native.fail(error)
             raise
-        tokens = self._tokens * self._ranks.size or self._tokens_per_step
+        tokens = (self._tokens_per_step if self._tokens is None else
+                  self._tokens * self._ranks.size)
         if tokens > self._most_tokens:
             self._warn_of_tokens(step, tokens)
         loss = math.nan
@@ -341,7 +343,7 @@ class Island:
                 if not math.isfinite(loss):
                     self._explain(of_step, loss)
                     loss = math.nan
-        self._tokens, self._loss, self._next_step = 0, None, step
+        self._tokens, self._loss, self._next_step = None, None, step
         native.after_step(tokens, loss, hook.learning_rate(),
                           self._step_timeout)
 
@@ -479,11 +481,10 @@ class Island:
         return Sampler(size, batch_size,
                        part=self.run.shard, parts=self.run.shards,
                        rank=ranks.rank, ranks=ranks.size,
-                       next_step=lambda: self.step,
-                       total_steps=self.total_steps,
+                       next_step=lambda: self.step, order=self.run.data_order,
+                       total_steps=self.total_steps, seed=seed,
                        is_over=lambda: self._native.stopped,
-                       batches_per_step=batches_per_step, seed=seed,
-                       order=self.run.data_order)
+                       batches_per_step=batches_per_step)
 
     # --- State. ---
 
@@ -577,9 +578,8 @@ class Island:
             _log.warning("%s, so the island leaves: does the loop end with its "
                          "data?", reason)
         try:
-            # The ranks of an island leave together, which they cannot when one
-            # of them has failed by itself. A signal may have ended the
-            # processes of all ranks' DataLoaders.
+            # Ranks leave together, and cannot if one alone has failed. A signal
+            # may have ended the processes of all ranks' DataLoaders.
             if error is None or isinstance(error, KeyboardInterrupt) or (
                     (self._ranks.size == 1 or self._is_signalled)
                     and not isinstance(error, Error)):

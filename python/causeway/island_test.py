@@ -144,14 +144,19 @@ class OneIslandTest(OneIslandTestCase):
                     island.report(tokens=5, loss=2.0)
                     island.report(tokens=torch.ones(3, 5).sum(),
                                   loss=torch.tensor(6.0))
+                if step == 2:
+                    island.report(tokens=0)
+                if step == 3:
+                    island.report(None, loss=2.0)
                 self.step()
                 if step == 1:
                     progress = island.progress
             self.assertTrue(island.should_stop)
-            # Two reports of the first step, and none of the others.
+            # The first step has two reports, the second has one of 0 tokens,
+            # and the others have none of tokens.
             self.assertEqual(int(progress["tokens"]), 20)
             self.assertEqual(progress["loss"], 5.0)
-            self.assertEqual(int(island.progress["tokens"]), 20 + 19 * 32)
+            self.assertEqual(int(island.progress["tokens"]), 20 + 18 * 32)
             self.step()
 
     def test_more_tokens_than_a_step_can_have_are_warned_of_once(self):

@@ -24,6 +24,7 @@ with causeway.join("localhost:1", island="east", timeout=None) as island:
     island.attach(model, torch.optim.SGD(model.parameters(), lr=1.0))
     island.report(tokens=1, loss=model(torch.ones(1)))
     island.report(tokens=torch.ones(1).sum())
+    island.report(None, loss=1.0)
     island.save(pathlib.Path("state"))
     step: int = island.step
     run: causeway.Run = island.run

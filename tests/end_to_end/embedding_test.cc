@@ -281,5 +281,13 @@ TEST_F(EmbeddingTest, AnIslandThatDivergedStartsAgainFromTheRun) {
   EXPECT_TRUE(again->AwaitOutput("begins with step ")) << again->Output();
 }
 
+TEST_F(EmbeddingTest, AnIslandThatReportsNoTokensIsTold) {
+  StartCoordinator(3000);
+  auto west = Toy("west", "west", 1, "pace 2");
+  auto east = Toy("east", "east", 0, "pace 2 tokens 0");
+  EXPECT_TRUE(east->AwaitOutput("11 steps were reported with 0 tokens"))
+      << east->Output();
+}
+
 }  // namespace
 }  // namespace causeway

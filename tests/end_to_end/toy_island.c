@@ -11,8 +11,8 @@
  * rank has a part of each tensor), leave STEP, diverge STEP, corrupt RANK STEP
  * (flips bits in that rank's memory, or with -1 in the memory of each),
  * synchronize STEP, save STEP DIRECTORY, resume DIRECTORY, checkpoints DIRECTORY
- * (every 5 steps), and pace MILLISECONDS (of a step). Prints how it ended; exits
- * with 1 on errors.
+ * (every 5 steps), tokens TOKENS and pace MILLISECONDS (of a step). Prints how
+ * it ended; exits with 1 on errors.
  */
 #define _POSIX_C_SOURCE 200809L
 #include <immintrin.h>
@@ -36,6 +36,7 @@ struct toy {
   int corrupt_rank;
   const char* save_directory;
   long pace_milliseconds;
+  uint64_t tokens;
 
   size_t tensors;
   /* The values that this process has. */
@@ -170,6 +171,7 @@ static void parse(int argc, char** argv, struct toy* toy,
   options->island = argv[2];
   toy->parity = atoi(argv[3]);
   toy->ranks = 1;
+  toy->tokens = 4;
   for (int i = 4; i < argc; ++i) {
     if (strcmp(argv[i], "bf16") == 0) toy->dtype = CAUSEWAY_BFLOAT16;
     if (strcmp(argv[i], "f16") == 0) toy->dtype = CAUSEWAY_FLOAT16;
@@ -194,6 +196,9 @@ static void parse(int argc, char** argv, struct toy* toy,
     }
     if (strcmp(argv[i], "pace") == 0) {
       toy->pace_milliseconds = atol(argv[++i]);
+    }
+    if (strcmp(argv[i], "tokens") == 0) {
+      toy->tokens = strtoull(argv[++i], NULL, 10);
     }
     if (strcmp(argv[i], "resume") == 0) options->resume_directory = argv[++i];
     if (strcmp(argv[i], "checkpoints") == 0) {
@@ -271,7 +276,7 @@ int main(int argc, char** argv) {
       printf("synchronized before step %llu\n", (unsigned long long)step.step);
     }
     act(&toy, island, step.step);
-    const causeway_report report = {.tokens = 4, .loss = train(&toy)};
+    const causeway_report report = {.tokens = toy.tokens, .loss = train(&toy)};
     code = causeway_after_step(island, &report, 0.05, &step);
     while (code == CAUSEWAY_DEADLINE_EXCEEDED) {
       code = causeway_next_step(island, 60, &step);

@@ -339,7 +339,8 @@ CAUSEWAY_EXPORT causeway_code causeway_next_step(causeway_island* island,
 /* The results of a step, over all ranks. Only rank 0's report counts. */
 typedef struct causeway_report {
   /* The tokens that the step trained on, which weight the island's
-   * contribution; 0 for an incomplete step. */
+   * contribution; 0 for an incomplete step. After a round of steps with 0
+   * tokens, in which an island sends nothing, it logs a warning. */
   uint64_t tokens;
   /* The mean training loss, in nats per token; NaN if unknown. An infinite loss
    * is logged, with the step. */

@@ -132,6 +132,14 @@ class LeadingIsland : public EmbeddedIsland {
 
   void Stepped(const InnerStepResult& result) override {
     stamp_.reset();
+    steps_without_tokens_ = result.tokens == 0 ? steps_without_tokens_ + 1 : 0;
+    // The last step of an island that leaves may be one, too.
+    LOG_IF(WARNING,
+           steps_without_tokens_ ==
+               run().config().synchronization().inner_steps_per_round() + 1)
+        << steps_without_tokens_
+        << " steps were reported with 0 tokens. Until a step has some, the "
+           "island sends nothing, and others wait for it";
     island_->Stepped(result);
     StampStep(0, island_->Step());
   }
@@ -341,6 +349,8 @@ class LeadingIsland : public EmbeddedIsland {
   // Set while the training loop is in a step.
   std::optional<RankSectionScope> stamp_;
   std::atomic<bool> asked_to_leave_ = false;
+  // The number of steps with 0 tokens since the last one with more.
+  uint64_t steps_without_tokens_ = 0;
   // The status with which the island has ended, if it has.
   std::optional<absl::Status> end_;
 };
