@@ -135,7 +135,7 @@ IslandCheckpointStore::Open(const std::string& directory,
   std::unique_ptr<IslandCheckpointStore> store(
       new IslandCheckpointStore(directory, std::move(lock), patience));
   // Must not replace foreign files that happen to have our names.
-  RETURN_IF_ERROR(store->ReadProcess().status());
+  RETURN_IF_ERROR(ReadProcess(directory).status());
   return store;
 }
 
@@ -163,22 +163,18 @@ absl::Status IslandCheckpointStore::AwaitWritten() const {
       absl::FormatDuration(limit), "; the one before it, if any, stays"));
 }
 
-absl::StatusOr<std::optional<IslandState>> IslandCheckpointStore::Load() const {
-  return Read(/*values=*/true);
-}
-
 absl::StatusOr<std::optional<uint64_t>> IslandCheckpointStore::SavedStep()
     const {
-  return StepOf(Read(/*values=*/false));
+  return StepOf(Read(directory_, /*values=*/false));
 }
 
 absl::StatusOr<std::optional<IslandState>> IslandCheckpointStore::Read(
-    bool values) const {
+    const std::string& directory, bool values) {
   ASSIGN_OR_RETURN(std::optional<IslandState> state,
-                   ReadState(FilePath(), values));
+                   ReadState(FilePath(directory), values));
   if (!state.has_value()) return std::nullopt;
-  const absl::StatusOr<std::optional<uint64_t>> last = ReadProcess();
-  if (!last.ok()) return CannotUse(FilePath(), last.status());
+  const absl::StatusOr<std::optional<uint64_t>> last = ReadProcess(directory);
+  if (!last.ok()) return CannotUse(FilePath(directory), last.status());
   if (last->has_value()) state->position.set_instance_id(**last);
   return state;
 }
@@ -229,15 +225,15 @@ absl::StatusOr<std::optional<IslandState>> LoadNewest(
   return store->Load();
 }
 
-absl::StatusOr<std::optional<uint64_t>> IslandCheckpointStore::ReadProcess()
-    const {
-  const absl::StatusOr<std::string> text = ReadFile(ProcessPath());
+absl::StatusOr<std::optional<uint64_t>> IslandCheckpointStore::ReadProcess(
+    const std::string& directory) {
+  const absl::StatusOr<std::string> text = ReadFile(ProcessPath(directory));
   if (absl::IsNotFound(text.status())) return std::nullopt;
   RETURN_IF_ERROR(text.status());
   uint64_t last = 0;
   if (!absl::SimpleAtoi(*text, &last)) {
     return absl::DataLossError(
-        absl::StrCat(ProcessPath(),
+        absl::StrCat(ProcessPath(directory),
                      " is damaged, or not an island's: name another "
                      "checkpoint directory, or remove it"));
   }
@@ -245,7 +241,8 @@ absl::StatusOr<std::optional<uint64_t>> IslandCheckpointStore::ReadProcess()
 }
 
 absl::Status IslandCheckpointStore::SetProcess(uint64_t instance_id) const {
-  return WriteFileAtomically(ProcessPath(), {absl::StrCat(instance_id)});
+  return WriteFileAtomically(ProcessPath(directory_),
+                             {absl::StrCat(instance_id)});
 }
 
 bool IslandCheckpointStore::busy() const {
@@ -264,8 +261,8 @@ void IslandCheckpointStore::SaveLater(IslandState state, Clock now) {
                          absl::Condition(writing_.get(), &Writing::IsDone));
     writing_->step = state.position.run_step();
   }
-  std::thread([writing = writing_, path = FilePath(), state = std::move(state),
-               now = std::move(now)] {
+  std::thread([writing = writing_, path = FilePath(directory_),
+               state = std::move(state), now = std::move(now)] {
     const absl::Time begin = now();
     const absl::Status saved = WriteState(path, state);
     const absl::Duration taken = now() - begin;
@@ -284,14 +281,16 @@ void IslandCheckpointStore::SaveLater(IslandState state, Clock now) {
 
 absl::Status IslandCheckpointStore::Remove() {
   RETURN_IF_ERROR(AwaitWritten());
-  for (const std::string& path : {FilePath(), ProcessPath()}) {
+  for (const std::string& path :
+       {FilePath(directory_), ProcessPath(directory_)}) {
     RETURN_IF_ERROR(RemoveFileIfThere(path));
   }
   return SyncDirectory(directory_);
 }
 
 absl::Status IslandCheckpointStore::Save(const IslandState& state) const {
-  return WriteState(FilePath(), state);
+  RETURN_IF_ERROR(AwaitWritten());
+  return WriteState(FilePath(directory_), state);
 }
 
 }  // namespace causeway

@@ -72,7 +72,14 @@ class IslandCheckpointStore {
   // Returns the last saved state, if any. Its instance_id names the last
   // process that was a member, even if another one saved the state. DATA_LOSS:
   // the checkpoint is damaged.
-  absl::StatusOr<std::optional<IslandState>> Load() const;
+  absl::StatusOr<std::optional<IslandState>> Load() const {
+    return LoadFrom(directory_);
+  }
+  // The same for a directory that need not exist, be writable or be free.
+  static absl::StatusOr<std::optional<IslandState>> LoadFrom(
+      const std::string& directory) {
+    return Read(directory, /*values=*/true);
+  }
 
   // Returns the run_step of the state that Load returns, without reading its
   // values. Errors are those of Load, but damaged values go unnoticed.
@@ -91,7 +98,8 @@ class IslandCheckpointStore {
   // delays by other threads; InfiniteDuration before the first one. There must
   // be no write in progress.
   absl::Duration least_write() const;
-  // Writes the state atomically. There must be no write in progress.
+  // Waits for a write in progress, then writes the state atomically.
+  // UNAVAILABLE if the write takes too long.
   absl::Status Save(const IslandState& state) const;
   // Waits for a write in progress, then removes the checkpoint and the record
   // of the last process, if they exist, so that no process continues from them.
@@ -121,15 +129,19 @@ class IslandCheckpointStore {
 
   // Waits for a write in progress. UNAVAILABLE if it takes too long.
   absl::Status AwaitWritten() const;
-  std::string FilePath() const {
-    return directory_ + "/" + kIslandCheckpointFile;
+  static std::string FilePath(const std::string& directory) {
+    return directory + "/" + kIslandCheckpointFile;
   }
-  std::string ProcessPath() const { return directory_ + "/process"; }
+  static std::string ProcessPath(const std::string& directory) {
+    return directory + "/process";
+  }
   // Returns the last saved state, if any; its vectors are empty without
   // `values`.
-  absl::StatusOr<std::optional<IslandState>> Read(bool values) const;
+  static absl::StatusOr<std::optional<IslandState>> Read(
+      const std::string& directory, bool values);
   // Returns the last process that was a member, if any.
-  absl::StatusOr<std::optional<uint64_t>> ReadProcess() const;
+  static absl::StatusOr<std::optional<uint64_t>> ReadProcess(
+      const std::string& directory);
 
   const std::string directory_;
   const absl::Duration patience_;

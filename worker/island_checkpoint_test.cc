@@ -227,6 +227,18 @@ TEST(IslandCheckpointTest, TwoProcessesCannotShareADirectory) {
   ASSERT_OK(first.status());
   EXPECT_EQ(IslandCheckpointStore::Open(Directory("shared")).status().code(),
             absl::StatusCode::kFailedPrecondition);
+  // One that only reads may, and makes no directory.
+  ASSERT_OK((*first)->Save(SomeState(10)));
+  ASSERT_OK((*first)->SetProcess(6));
+  ASSERT_OK_AND_ASSIGN(std::optional<IslandState> state,
+                       IslandCheckpointStore::LoadFrom(Directory("shared")));
+  ASSERT_TRUE(state.has_value());
+  EXPECT_EQ(state->anchors, SomeState(10).anchors);
+  EXPECT_EQ(state->position.instance_id(), 6);
+  ASSERT_OK_AND_ASSIGN(state,
+                       IslandCheckpointStore::LoadFrom(Directory("mistyped")));
+  EXPECT_FALSE(state.has_value());
+  EXPECT_FALSE(std::filesystem::exists(Directory("mistyped")));
 }
 
 TEST(IslandCheckpointTest, WhatAKilledProcessHasLeftIsRemoved) {

@@ -455,8 +455,14 @@ class OneIslandTest(OneIslandTestCase):
             island.load_state_dict({"island": None})
             island.load_state_dict(state)
             go_on(island)
-        with self.join(resume=folder) as island:
+        # The folder stays as it is, and may also be the island's own.
+        os.remove(folder / "lock")
+        self.join(resume=folder).close()
+        self.assertEqual(os.listdir(folder), ["island.safetensors"])
+        with self.join(resume=folder, checkpoint_dir=folder) as island:
             go_on(island)
+        with self.assertRaisesRegex(causeway.NotFound, "no state of an isl"):
+            self.join(resume=self.path("mistyped"))
 
     def test_a_state_may_be_larger_than_a_c_int(self):
         size = 2**31 + 16
@@ -471,8 +477,9 @@ class OneIslandTest(OneIslandTestCase):
         kept = self.path("kept")
         with self.join(checkpoint_dir=kept) as island:
             island.attach(self.model, self.optimizer)
-            with self.assertRaisesRegex(causeway.RunMismatch, "is locked by"):
-                island.save(kept)
+            with self.assertRaisesRegex(causeway.NotFound, "none"):
+                island.save(self.path("none/state"))
+            island.save(kept)
             self.assertFalse(island.should_stop)
             for step in range(1, 13):
                 self.assertEqual(island.step, step)

@@ -129,7 +129,8 @@ typedef struct causeway_options {
    * them (default 100). The island continues from an existing checkpoint. */
   const char* checkpoint_directory;
   uint64_t checkpoint_steps;
-  /* A folder written by causeway_save, from which the island continues. */
+  /* A folder written by causeway_save, from which the island continues. It is
+   * only read. */
   const char* resume_directory;
   /* The most seconds that a leaving island takes to hand in its training;
    * default 30. */

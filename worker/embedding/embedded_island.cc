@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <filesystem>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -167,6 +169,11 @@ class LeadingIsland : public EmbeddedIsland {
     RETURN_IF_ERROR(CheckBegun());
     const absl::StatusOr<IslandState> state = island_->State();
     RETURN_IF_ERROR(Checked(state.status()));
+    std::error_code missing;
+    if (std::filesystem::equivalent(directory, options_.checkpoint_directory,
+                                    missing)) {
+      return checkpoints_->Save(*state);
+    }
     ASSIGN_OR_RETURN(const auto store, IslandCheckpointStore::Open(directory));
     return store->Save(*state);
   }
@@ -208,9 +215,8 @@ class LeadingIsland : public EmbeddedIsland {
       island.checkpoints = checkpoints_.get();
     }
     if (!options_.resume_directory.empty()) {
-      ASSIGN_OR_RETURN(const auto store,
-                       IslandCheckpointStore::Open(options_.resume_directory));
-      ASSIGN_OR_RETURN(state, store->Load());
+      ASSIGN_OR_RETURN(
+          state, IslandCheckpointStore::LoadFrom(options_.resume_directory));
       if (!state.has_value()) {
         return absl::NotFoundError(absl::StrCat(options_.resume_directory,
                                                 " has no state of an island"));
