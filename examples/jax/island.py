@@ -50,7 +50,9 @@ class Island:
     """Joins a run with arrays of float32 by name, which get its parameters.
 
     run describes the run. step has the number of the step to train, and says
-    whether the run is finished.
+    whether the run is finished. Islands with the same part of the data should
+    read it in different orders, of which data_order is the number. Call close()
+    at the end, also after an error, so that no other island waits for this one.
     """
 
     def __init__(self, library, coordinator, name, arrays, tls=None):
@@ -60,7 +62,17 @@ class Island:
         options = Options(ctypes.sizeof(Options), coordinator.encode(),
                           name.encode(), b"", tls and tls.encode())
         self._call("open", byref(options), byref(self._island))
+        try:
+            self._begin(arrays)
+        except BaseException:
+            self.close()
+            raise
+
+    def _begin(self, arrays):
         self._wait("await_run", self._island, c_double(1), byref(self.run))
+        order = c_uint32()
+        self._call("data_order", self._island, byref(order))
+        self.data_order = order.value
         buffers = (Buffer * len(arrays))(*(
             Buffer(name=key.encode(), data=array.ctypes.data,
                    shape=(c_int64 * array.ndim)(*array.shape),

@@ -12,6 +12,7 @@ island exchanges, and back.
 """
 
 import argparse
+import contextlib
 import os
 
 import jax
@@ -45,8 +46,13 @@ def train(args):
     windows = np.lib.stride_tricks.sliding_window_view(text, CONTEXT + 1)
     training, validation = windows[:-2000], windows[-2000:]
     exchanged = {name: np.array(value) for name, value in init().items()}
-    island = Island(args.library, args.coordinator, args.island, exchanged,
-                    args.tls)
+    with contextlib.closing(
+            Island(args.library, args.coordinator, args.island, exchanged,
+                   args.tls)) as island:
+        train_on(island, exchanged, training, validation)
+
+
+def train_on(island, exchanged, training, validation):
     run = island.run
     optimizer = optax.adamw(3e-3)
     parameters = jax.tree.map(jnp.array, exchanged)
@@ -60,7 +66,8 @@ def train(args):
 
     print(f"validation loss {loss_of(parameters, validation):.6f}", flush=True)
     while not island.step.finished:
-        chance = np.random.default_rng((island.step.step, run.shard))
+        chance = np.random.default_rng(
+            (island.step.step, run.shard, island.data_order))
         # Shards are disjoint.
         chosen = chance.integers(len(training) // run.shards, size=64)
         batch = training[chosen * run.shards + run.shard]
@@ -70,7 +77,6 @@ def train(args):
         island.after_step(len(batch), float(loss))
         parameters = jax.tree.map(jnp.array, exchanged)
     print(f"validation loss {loss_of(parameters, validation):.6f}", flush=True)
-    island.close()
 
 
 def main():
