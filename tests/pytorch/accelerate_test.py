@@ -11,6 +11,7 @@ from trainer_testing import TrainerTestCase
 class AccelerateTest(TrainerTestCase):
 
     function = "accelerate_loop"
+    imports = ["accelerate"]
     model = trainer_island.Tiny
 
     def test_it_stops_with_the_run(self):

@@ -16,6 +16,7 @@ import causeway
 class LightningTest(TrainerTestCase):
 
     function = "lightning_trainer"
+    imports = ["lightning.pytorch"]
     model = trainer_island.Tiny
 
     def test_it_stops_with_the_run(self):

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 import unittest
 
 import trainer_island
@@ -32,6 +31,7 @@ def names_of(model):
 class LoraTest(TrainerTestCase):
 
     function = "lora_trainer"
+    imports = ["transformers.trainer", "peft"]
     model = staticmethod(adapted)
 
     def create_run(self, model, **fields):
@@ -70,8 +70,8 @@ class LoraTest(TrainerTestCase):
         coordinator = self.begin_run(adapted(), min_islands=2, total_steps=40,
                                      overlap_steps=2, format="INT4")
         islands = [
-            self.start(name, [
-                sys.executable, trainer_island.__file__, self.function,
+            self.fork(name, [
+                trainer_island.__file__, self.function,
                 json.dumps(dict(
                     output=self.path(name), learning_rate=1e-2,
                     join={"coordinator": self.address, "island": name}))

@@ -5,7 +5,6 @@
 import json
 import os
 import re
-import sys
 import unittest
 
 from parallel_island import Regression
@@ -33,9 +32,9 @@ class ParallelTest(ProcessTestCase):
             join={"coordinator": self.address, "island": name,
                   "verbose": True})
         return [
-            self.start(name, [sys.executable, _PROGRAM,
-                              json.dumps(dict(settings, rank=rank,
-                                              **(wrong or {}).get(rank, {})))])
+            self.fork(name, [_PROGRAM,
+                             json.dumps(dict(settings, rank=rank,
+                                             **(wrong or {}).get(rank, {})))])
             for rank in range(ranks)
         ]
 

@@ -21,6 +21,7 @@ import causeway
 class TrainerTest(TrainerTestCase):
 
     function = "transformers_trainer"
+    imports = ["transformers.trainer"]
     model = staticmethod(trainer_island.llama)
 
     def test_it_stops_with_the_run(self):

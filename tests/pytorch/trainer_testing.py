@@ -3,7 +3,6 @@
 """Shared by the tests of trainers as islands."""
 
 import json
-import sys
 import time
 from unittest import mock
 
@@ -13,7 +12,7 @@ import trainer_island
 import torch
 
 import causeway
-from causeway.testing.processes import ProcessTestCase
+from causeway.testing.processes import ProcessTestCase, free_port
 
 
 class TrainerTestCase(ProcessTestCase):
@@ -53,14 +52,19 @@ class TrainerTestCase(ProcessTestCase):
         return [float(call.args[2]) for call in report.call_args_list]
 
     def train_two_ranks(self, code=0, **settings):
-        """Trains as torchrun does; returns what the ranks say alike."""
-        launcher = self.start("torchrun", [
-            sys.executable, "-m", "torch.distributed.run", "--standalone",
-            "--nproc_per_node=2", trainer_island.__file__, self.function,
-            json.dumps(self.settings(**settings))
-        ])
-        self.assert_ends_well(launcher, code)
-        events = sorted(launcher.events(), key=lambda event: event["rank"])
+        """Trains as ranks of torchrun do; returns what the ranks say alike."""
+        port = free_port()
+        ranks = [
+            self.fork(f"rank-{rank}", [trainer_island.__file__, self.function,
+                                       json.dumps(self.settings(**settings))],
+                      RANK=rank, LOCAL_RANK=rank, WORLD_SIZE=2,
+                      LOCAL_WORLD_SIZE=2, MASTER_ADDR="127.0.0.1",
+                      MASTER_PORT=port, TORCHELASTIC_RUN_ID="none",
+                      OMP_NUM_THREADS=1)
+            for rank in range(2)]
+        for rank in ranks:
+            self.assert_ends_well(rank, code)
+        events = [event for rank in ranks for event in rank.events()]
         self.assertEqual([event.pop("rank") for event in events],
                          [] if code else ["0", "1"])
         self.assertEqual(events[:1], events[1:])

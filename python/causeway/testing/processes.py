@@ -19,6 +19,7 @@ import unittest
 from typing import Any, Dict, List, Optional
 
 import causeway
+from causeway.testing.fork_server import ForkServer
 
 # A test gives up after this time. Machines may be busy.
 _DEADLINE_SECONDS = 200
@@ -46,15 +47,20 @@ def free_port() -> int:
 
 
 class Process:
-    """A process that writes lines."""
+    """A process that writes lines. A fork server may start it: see there."""
 
-    def __init__(self, command: List[str], log: str):
+    def __init__(self, command: List[str], log: str,
+                 server: Optional[ForkServer] = None,
+                 environment: Optional[Dict[str, str]] = None):
         self._log = log
         self._lines: List[str] = []
         self._changed = threading.Condition()
         self._errors = open(log, "w", encoding="utf-8")
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE,
-                                        stderr=self._errors, text=True)
+        if server is not None:
+            self.process = server.start(command, self._errors, environment)
+        else:
+            self.process = subprocess.Popen(command, stdout=subprocess.PIPE,
+                                            stderr=self._errors, text=True)
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -112,9 +118,14 @@ class Process:
 
 
 class ProcessTestCase(unittest.TestCase):
-    """A test with a folder, a coordinator and islands of its own."""
+    """A test with a folder, a coordinator and islands of its own.
+
+    imports: modules that programs of `fork` find imported.
+    """
 
     lease_seconds = 3
+    imports = ["torch"]
+    _server: Optional[ForkServer] = None
 
     def setUp(self):
         self.folder = tempfile.mkdtemp(dir=os.environ.get("TEST_TMPDIR"))
@@ -135,6 +146,20 @@ class ProcessTestCase(unittest.TestCase):
     def start(self, name: str, command: List[str]) -> Process:
         self._runs += 1
         process = Process(command, self.path(f"{name}-{self._runs}.log"))
+        self._processes.append(process)
+        return process
+
+    def fork(self, name: str, program: List[str],
+             **environment: Any) -> Process:
+        """Starts a program of Python, a file or `-m` and a module, with these
+        variables, from a process that has `imports`."""
+        cls = type(self)
+        if cls._server is None:
+            cls._server = ForkServer(cls.imports)
+        self._runs += 1
+        process = Process(
+            program, self.path(f"{name}-{self._runs}.log"), cls._server,
+            {key: str(value) for key, value in environment.items()})
         self._processes.append(process)
         return process
 
@@ -200,10 +225,8 @@ class ProcessTestCase(unittest.TestCase):
         """Starts an island_program."""
         settings["join"] = {"coordinator": self.address, "island": name,
                             "verbose": True, **(join or {})}
-        return self.start(name, [
-            sys.executable, "-m", "causeway.testing.island_program",
-            json.dumps(settings)
-        ])
+        return self.fork(name, ["-m", "causeway.testing.island_program",
+                                json.dumps(settings)])
 
     def assert_ends_well(self, process: Process, code: int = 0) -> None:
         self.assertEqual(process.wait(), code, process.output())
