@@ -62,8 +62,9 @@ absl::Status NameTaken(const v1::JoinRequest& request, absl::Duration lease,
   }
   const std::string joined = absl::StrCat(
       "island \"", member.island_id, "\" is already joined (incarnation ",
-      member.incarnation, ", ", member.description, ", last heard from ",
-      Age(member.last_heartbeat, now), " ago)");
+      member.incarnation, member.description.empty() ? "" : ", ",
+      member.description, ", last heard from ", Age(member.last_heartbeat, now),
+      " ago)");
   // Messages of a dead process may still arrive for a while.
   if (member.last_heartbeat > member.rival_at + lease / 2) {
     return absl::AlreadyExistsError(

@@ -110,8 +110,8 @@ TEST_F(MembershipTest, TheSameProcessComesBackAsANewIncarnation) {
 TEST_F(MembershipTest, ANameInUseIsRefusedAndTheMessageSaysWhatToDo) {
   Join("oslo", 7);
   EXPECT_THAT(members_.Join(Request("oslo", 8), kStart + absl::Seconds(4)),
-              IsResourceExhausted("\"oslo\" is already joined (incarnation 1",
-                                  "last heard from 4 s ago",
+              IsResourceExhausted("\"oslo\" is already joined (incarnation 1, "
+                                  "last heard from 4 s ago)",
                                   "its lease ends in 6 s; retry"));
   EXPECT_THAT(members_.Join(Request("oslo", 8), kStart + absl::Seconds(4.0123)),
               IsResourceExhausted("last heard from 4 s ago", "ends in 6 s;"));
