@@ -37,9 +37,11 @@ absl::Status Coordinator::Pause(absl::string_view reason, absl::Time now,
     return absl::FailedPreconditionError(absl::StrCat(
         "run ", options_.run_id, " is finished; there is nothing to pause"));
   }
-  if (flags_.paused) return absl::OkStatus();
+  if (flags_.paused && (reason.empty() || reason == flags_.pause_reason)) {
+    return absl::OkStatus();
+  }
+  if (!flags_.paused) paused_at_ = now;
   flags_.paused = true;
-  paused_at_ = now;
   flags_.pause_reason =
       reason.empty() ? "paused by an operator" : std::string(reason);
   effects.flags = flags_;

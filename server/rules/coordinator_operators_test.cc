@@ -109,8 +109,14 @@ TEST(CoordinatorPause, IsRememberedAndCanBeRepeated) {
   ASSERT_OK(run.core().Pause("", run.now(), run.effects()));
   ASSERT_OK(run.core().Pause("", run.now(), run.effects()));
   EXPECT_EQ(run.CountEvents("run_paused"), 1);
+  // The reason may come later; what holds is not recorded again.
+  for (const char* reason : {"maintenance", "maintenance", ""}) {
+    ASSERT_OK(run.core().Pause(reason, run.now(), run.effects()));
+  }
+  EXPECT_EQ(run.CountEvents("run_paused"), 2);
   ASSERT_TRUE(run.effects().flags.has_value());
   EXPECT_TRUE(run.effects().flags->paused);
+  EXPECT_EQ(run.effects().flags->pause_reason, "maintenance");
 
   CoordinatorHistory history;
   history.flags = *run.effects().flags;
