@@ -124,7 +124,11 @@ Precedence Caller::precedence() const {
 
 absl::Status Caller::Check() const {
   const absl::Status checked = CheckIdentity();
-  if (!checked.ok()) access_->RecordRefusal(*this, checked);
+  // A certificate that expires on an open connection is no event: a peer that
+  // has a newer one connects again, and TLS refuses one that has none.
+  if (!checked.ok() && !absl::IsUnavailable(checked)) {
+    access_->RecordRefusal(*this, checked);
+  }
   return checked;
 }
 
@@ -238,7 +242,8 @@ void Access::RecordRefusal(const Caller& caller,
     const std::optional<uint64_t> others = refusals_[who].Note(options_.now());
     if (!others.has_value()) return;
     if (*others > 0) {
-      absl::StrAppend(&text, "; so were ", *others, " calls before it");
+      absl::StrAppend(&text, *others == 1 ? "; so was " : "; so were ", *others,
+                      *others == 1 ? " call" : " calls", " before it");
     }
   }
   if (options_.record == nullptr) return;

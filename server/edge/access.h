@@ -50,8 +50,9 @@ struct AccessRule;
 // The caller and the method of a call. Thread-safe; its Access must outlive it.
 class Caller {
  public:
-  // Checks that the caller may call the method now. Records refusals as events.
-  // Without certificates, every caller may call every method of the table.
+  // Checks that the caller may call the method now. Records refusals as events,
+  // except UNAVAILABLE. Without certificates, every caller may call every
+  // method of the table.
   //   UNAUTHENTICATED    There is no certificate, or none with an identity, or
   //                      it was revoked.
   //   UNAVAILABLE        The certificate has expired since the connection was

@@ -44,6 +44,7 @@ using google::protobuf::ServiceDescriptor;
 using testing::AllOf;
 using testing::Contains;
 using testing::HasSubstr;
+using testing::Not;
 using testing::SizeIs;
 
 // A method and a serialized request.
@@ -326,6 +327,8 @@ TEST_F(AccessTest, NothingIsServedToARevokedOrExpiredCertificate) {
     EXPECT_THAT(Call(island, cell.method, cell.request), IsUnavailable())
         << cell.method;
   }
+  // The peer may have renewed it, and connect again.
+  EXPECT_THAT(Texts("call_refused"), Not(Contains(HasSubstr("expired"))));
 }
 
 TEST_F(AccessTest, WithoutACertificateNothingIsServedButHealth) {
@@ -384,6 +387,11 @@ TEST_F(AccessTest, RefusalsAreEventsAndCannotFloodTheLog) {
   EXPECT_THAT(Texts("call_refused"), SizeIs(4));
   EXPECT_THAT(Texts("call_refused").back(),
               HasSubstr("so were 19 calls before it"));
+  EXPECT_FALSE(Call(viewer, kPause).ok());
+  ahead_ = 122;
+  EXPECT_FALSE(Call(viewer, kPause).ok());
+  EXPECT_THAT(Texts("call_refused").back(),
+              HasSubstr("so was 1 call before it"));
 }
 
 TEST_F(AccessTest, OperatorsActionsNameTheOperator) {

@@ -334,7 +334,8 @@ void Trust::RecordRefusal(const std::string& address,
   }
   absl::StrAppend(&text, " is refused: ", absl::string_view(refusal.message()));
   if (*others > 0) {
-    absl::StrAppend(&text, "; so were ", *others, " before it");
+    absl::StrAppend(&text, *others == 1 ? "; so was " : "; so were ", *others,
+                    " before it");
   }
   Record("enrolment_refused", token.value_or(v1::Token()), std::move(text));
 }
