@@ -11,7 +11,7 @@ void LinkMeter::Begin() {
   absl::MutexLock lock(&mu_);
   if (under_way_++ > 0) return;
   busy_since_ = now;
-  begins_.push_back({.busy = busy_, .bytes = bytes_});
+  begins_.push_back({.busy = busy_, .bytes = timed_bytes_});
   points_.clear();
 }
 
@@ -20,17 +20,19 @@ void LinkMeter::End() {
   if (under_way_ == 1) {
     busy_ = BusyLocked();
     ForgetBefore(busy_ - kWindow, begins_);
-    last_rate_ = Slope(begins_.front(), {.busy = busy_, .bytes = bytes_});
+    last_rate_ = Slope(begins_.front(), {.busy = busy_, .bytes = timed_bytes_});
   }
   --under_way_;
 }
 
 void LinkMeter::Add(uint64_t bytes, bool again) {
   absl::MutexLock lock(&mu_);
-  Point point = {.busy = BusyLocked(), .bytes = bytes_};
   bytes_ += bytes;
   if (again) bytes_again_ += bytes;
-  if (counts_ == Counts::kArrived) point.bytes = bytes_;
+  if (under_way_ == 0) return;
+  Point point = {.busy = BusyLocked(), .bytes = timed_bytes_};
+  timed_bytes_ += bytes;
+  if (counts_ == Counts::kArrived) point.bytes = timed_bytes_;
   if (!points_.empty() && point.busy - points_.back().busy < kWindow / 100) {
     return;
   }
@@ -71,7 +73,7 @@ double LinkMeter::RateUnderWay(const Point& now) const {
 
 v1::LinkUse LinkMeter::Use() const {
   absl::MutexLock lock(&mu_);
-  const Point now = {.busy = BusyLocked(), .bytes = bytes_};
+  const Point now = {.busy = BusyLocked(), .bytes = timed_bytes_};
   v1::LinkUse use;
   use.set_bytes_per_second(under_way_ > 0 ? RateUnderWay(now) : last_rate_);
   use.set_busy_seconds(absl::ToDoubleSeconds(now.busy));

@@ -53,7 +53,8 @@ class LinkMeter {
     LinkMeter* const meter_;
   };
 
-  // Counts the encoded bytes of a chunk; `again` if they were sent before.
+  // Counts the encoded bytes of a chunk; `again` if they were sent before. The
+  // rate leaves them out if no transfer is under way.
   void Add(uint64_t bytes, bool again = false);
   // Counts the time for which pacing holds a chunk back.
   void AddPaced(absl::Duration wait) {
@@ -99,6 +100,7 @@ class LinkMeter {
   absl::Duration busy_ ABSL_GUARDED_BY(mu_);
   absl::Duration paced_ ABSL_GUARDED_BY(mu_);
   uint64_t bytes_ ABSL_GUARDED_BY(mu_) = 0;
+  uint64_t timed_bytes_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t bytes_again_ ABSL_GUARDED_BY(mu_) = 0;
   // The starts of busy times in the last kWindow, and one that is older.
   std::deque<Point> begins_ ABSL_GUARDED_BY(mu_) = {Point()};

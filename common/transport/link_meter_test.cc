@@ -154,6 +154,18 @@ TEST_F(LinkMeterTest, AStalledTransferLowersTheRate) {
   EXPECT_DOUBLE_EQ(meter_.Use().bytes_per_second(), 250);
 }
 
+TEST_F(LinkMeterTest, BytesOutsideOfTransfersHaveNoRate) {
+  meter_.Add(1'000'000);
+  EXPECT_EQ(meter_.Use().bytes_per_second(), 0);
+  {
+    const LinkMeter::Transfer transfer(&meter_);
+    Send(2, 1000);
+    EXPECT_DOUBLE_EQ(meter_.Use().bytes_per_second(), 1000);
+  }
+  EXPECT_DOUBLE_EQ(meter_.Use().bytes_per_second(), 1000);
+  EXPECT_EQ(meter_.bytes(), 1'002'000u);
+}
+
 TEST_F(LinkMeterTest, CountsWhatWasSentAgainAndWhatWasPaced) {
   meter_.Add(100);
   meter_.Add(30, /*again=*/true);

@@ -363,7 +363,8 @@ BulkTransfers::Incoming BulkTransfers::OpenDownload(Request request,
 }
 
 // Receives a download into `bytes`, in which `describe` makes room at the first
-// response. A download that waits is metered from that response on.
+// response. A download that waits is metered from its first chunk on, because
+// it is unknown when that set out.
 template <typename Response>
 absl::Status BulkTransfers::Receive(
     const Incoming& incoming, IncomingBytes& bytes,
@@ -380,7 +381,6 @@ absl::Status BulkTransfers::Receive(
     grpc::ByteBuffer message;
     Chunk chunk;
     while (!has_chunk && from.Read(&message, incoming.patience)) {
-      if (!transfer.has_value()) transfer.emplace(&down_);
       ASSIGN_OR_RETURN(has_chunk,
                        ParseByteBuffer(message, Response::kChunkFieldNumber,
                                        response, chunk));
@@ -392,6 +392,7 @@ absl::Status BulkTransfers::Receive(
     if (!has_chunk) break;
     RETURN_IF_ERROR(bytes.Add(chunk));
     down_.Add(chunk.size());
+    if (!transfer.has_value()) transfer.emplace(&down_);
     RETURN_IF_ERROR(progress());
   }
   // The lane without further chunks says why; a broken lane does not wait for
