@@ -6,11 +6,12 @@
 
 namespace causeway {
 
-void LinkMeter::Begin() {
+void LinkMeter::Begin(absl::Duration round_trip) {
   const absl::Time now = now_();
   absl::MutexLock lock(&mu_);
   if (under_way_++ > 0) return;
   busy_since_ = now;
+  round_trip_ = round_trip;
   begins_.push_back({.busy = busy_, .bytes = timed_bytes_});
   points_.clear();
 }

@@ -15,9 +15,14 @@
 // its end the link still carries some of them. This cancels out between the
 // start of a transfer and the end of one, and between two chunks in the middle,
 // so the rate is measured between these.
+//
+// The last answer of an upload comes a round trip after its last byte set out.
+// Uploads that overlap wait for it together. So a round trip is subtracted from
+// each time in which transfers were under way.
 #ifndef COMMON_TRANSPORT_LINK_METER_H_
 #define COMMON_TRANSPORT_LINK_METER_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <utility>
@@ -41,10 +46,15 @@ class LinkMeter {
 
   LinkMeter(Counts counts, Clock now) : counts_(counts), now_(std::move(now)) {}
 
-  // A transfer that is under way while this object lives.
+  // A transfer that is under way while this object lives, and that ends a
+  // round trip after its last byte has set out.
   class Transfer {
    public:
-    explicit Transfer(LinkMeter* meter) : meter_(meter) { meter_->Begin(); }
+    explicit Transfer(LinkMeter* meter,
+                      absl::Duration round_trip = absl::ZeroDuration())
+        : meter_(meter) {
+      meter_->Begin(round_trip);
+    }
     ~Transfer() { meter_->End(); }
     Transfer(const Transfer&) = delete;
     Transfer& operator=(const Transfer&) = delete;
@@ -83,10 +93,13 @@ class LinkMeter {
   double RateUnderWay(const Point& now) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  void Begin();
+  void Begin(absl::Duration round_trip);
   void End();
+  // Returns the busy time, which never falls.
   absl::Duration BusyLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    return under_way_ > 0 ? busy_ + (now_() - busy_since_) : busy_;
+    if (under_way_ == 0) return busy_;
+    const absl::Duration time = now_() - busy_since_;
+    return busy_ + std::max(time / 10, time - round_trip_);
   }
 
   const Counts counts_;
@@ -94,9 +107,10 @@ class LinkMeter {
 
   mutable absl::Mutex mu_;
   int under_way_ ABSL_GUARDED_BY(mu_) = 0;
-  // The start of the current busy time, if a transfer is under way, and the
-  // total of the earlier ones.
+  // The start of the current busy time, if a transfer is under way, the round
+  // trip to subtract from it, and the total of the earlier ones.
   absl::Time busy_since_ ABSL_GUARDED_BY(mu_);
+  absl::Duration round_trip_ ABSL_GUARDED_BY(mu_);
   absl::Duration busy_ ABSL_GUARDED_BY(mu_);
   absl::Duration paced_ ABSL_GUARDED_BY(mu_);
   uint64_t bytes_ ABSL_GUARDED_BY(mu_) = 0;

@@ -77,6 +77,34 @@ TEST_F(LinkMeterTest, TransfersAtOnceShareTheTime) {
   EXPECT_DOUBLE_EQ(meter_.Use().bytes_per_second(), 2000);
 }
 
+// Two thirds of the time of a small upload may be its round trip.
+TEST_F(LinkMeterTest, TheRoundTripOfAnUploadIsNoTimeOfItsBytes) {
+  constexpr absl::Duration kRoundTrip = absl::Milliseconds(100);
+  for (int i = 0; i < 5; ++i) {
+    const LinkMeter::Transfer transfer(&meter_, kRoundTrip);
+    meter_.Add(12'000);
+    now_ += absl::Milliseconds(48) + kRoundTrip;
+  }
+  EXPECT_NEAR(8 * meter_.Use().bytes_per_second(), 2e6, 1);
+  EXPECT_NEAR(meter_.Use().busy_seconds(), 0.24, 1e-9);
+  {
+    // The second one is sent while the first awaits its answer.
+    const LinkMeter::Transfer first(&meter_, kRoundTrip);
+    meter_.Add(12'000);
+    now_ += absl::Milliseconds(48);
+    const LinkMeter::Transfer second(&meter_, kRoundTrip);
+    meter_.Add(12'000);
+    now_ += absl::Milliseconds(48) + kRoundTrip;
+  }
+  EXPECT_NEAR(8 * meter_.Use().bytes_per_second(), 2e6, 1);
+  // No upload takes no time at all.
+  {
+    const LinkMeter::Transfer transfer(&meter_, kRoundTrip);
+    now_ += kRoundTrip;
+  }
+  EXPECT_NEAR(meter_.Use().busy_seconds(), 0.346, 1e-9);
+}
+
 TEST_F(LinkMeterTest, ALongTransferHasItsRateAtEachMoment) {
   for (const double chunk : {0.1, 1.0, 4.0, 15.0}) {
     {

@@ -6,6 +6,7 @@
 #include <linux/tcp.h>
 #include <netinet/in.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <filesystem>
@@ -53,6 +54,9 @@ bool UpdateTcpConnection(int file, TcpConnection& connection) {
   connection.bytes_received = info.tcpi_bytes_received;
   connection.bytes_acknowledged = info.tcpi_bytes_acked;
   connection.round_trip = absl::Microseconds(info.tcpi_rtt);
+  // Before the first measurement, the least one is the largest number.
+  connection.least_round_trip =
+      absl::Microseconds(std::min(info.tcpi_min_rtt, info.tcpi_rtt));
   return true;
 }
 

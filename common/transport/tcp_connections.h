@@ -27,8 +27,10 @@ struct TcpConnection {
   // confirmed, since the connection began.
   uint64_t bytes_received = 0;
   uint64_t bytes_acknowledged = 0;
-  // The smoothed round-trip time.
+  // The smoothed round-trip time, and the least one of the last minutes, which
+  // waited in no queue; 0 if the kernel does not know that one.
   absl::Duration round_trip;
+  absl::Duration least_round_trip;
 };
 
 // Returns the state of `file` if it is an established TCP connection. If the

@@ -71,6 +71,7 @@ TEST_F(TcpConnectionsTest, MeasuresTheRoundTrip) {
     if (connection.peer != peer_) continue;
     EXPECT_GT(connection.round_trip, absl::ZeroDuration());
     EXPECT_LT(connection.round_trip, absl::Seconds(5));
+    EXPECT_LE(connection.least_round_trip, connection.round_trip);
     EXPECT_EQ(connection.bytes_retransmitted, 0u);
   }
 }

@@ -72,11 +72,12 @@ std::vector<UplinkSend> Coordinator::SendsOfRound(double step_seconds) {
   std::vector<UplinkSend> sends;
   for (const v1::Fragment& fragment : options_.plan.fragments()) {
     const double values = static_cast<double>(fragment.size());
-    // Uploads must leave time for the slowest download. But one island's claim
-    // takes at most half of the others' time, as above.
+    // Uploads must leave time for the slowest download, and for the way there
+    // and back. But one island's claim takes at most half of the others' time,
+    // as above.
     const double download =
-        std::min(overlap / 2, round_trip / 2 + values * download_bits *
-                                                   download_seconds_per_bit);
+        std::min(overlap / 2, round_trip + values * download_bits *
+                                               download_seconds_per_bit);
     sends.push_back(
         {.values = values,
          .at_seconds =

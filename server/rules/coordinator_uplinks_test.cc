@@ -140,6 +140,17 @@ TEST_F(UplinksTest, AnUplinkBelowTheFloorIsNamed) {
               HasSubstr("enough for 0.25 only; so islands wait for it"));
 }
 
+TEST_F(UplinksTest, ARoundTripIsLostForUploads) {
+  const auto island = run_.Join("a");
+  for (int i = 0; i < 3; ++i) {
+    v1::IslandProgress report = Report("a", RateFor(2));
+    report.set_round_trip_seconds(0.5);
+    ASSERT_OK(run_.Heartbeat(island, report));
+    Commit(island);
+  }
+  EXPECT_THAT(LastEvent("uplink_bits"), HasSubstr("an upload has 4.00 s"));
+}
+
 TEST_F(UplinksTest, OneMeasurementCountsOnce) {
   const auto island = run_.Join("a");
   ASSERT_OK(run_.Heartbeat(island, Report("a", RateFor(1))));

@@ -135,13 +135,13 @@ uint64_t BulkTransfers::ChunkBytes(double bytes_per_second) const {
 
 absl::StatusOr<v1::ContributeResponse> BulkTransfers::Contribute(
     v1::ContributionHeader header, StreamedEncoding& encoding,
-    absl::FunctionRef<void()> sent) {
+    absl::Duration round_trip, absl::FunctionRef<void()> sent) {
   // Uploads take turns: the first arrives earlier than if two shared the link.
   std::optional<TraceSpan> span;
   span.emplace("turn", header.fragment());
   std::optional<absl::MutexLock> turn(&uploads_);
   span.emplace("offer", header.fragment());
-  const LinkMeter::Transfer transfer(&up_);
+  const LinkMeter::Transfer transfer(&up_, round_trip);
   const absl::Duration timeout = CallTimeout(options_, encoding.max_bytes());
   const uint64_t chunk_bytes = ChunkBytes(options_.uplink_bytes_per_second);
   const int count = bulk_.LanesFor(encoding.max_bytes(), chunk_bytes);

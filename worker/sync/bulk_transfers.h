@@ -50,10 +50,10 @@ class BulkTransfers {
     bulk_.Connect();
   }
 
-  // See CoordinatorClient.
+  // See CoordinatorClient. `round_trip` is the least of the link; 0 if unknown.
   absl::StatusOr<v1::ContributeResponse> Contribute(
       v1::ContributionHeader header, StreamedEncoding& encoding,
-      absl::FunctionRef<void()> sent);
+      absl::Duration round_trip, absl::FunctionRef<void()> sent);
   std::unique_ptr<UpdateStream> FetchUpdate(
       const v1::FetchUpdateRequest& request, uint64_t max_bytes,
       const UpdateDownload& download);

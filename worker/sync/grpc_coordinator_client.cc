@@ -133,7 +133,10 @@ class GrpcCoordinatorClient : public CoordinatorClient {
   absl::StatusOr<v1::ContributeResponse> Contribute(
       v1::ContributionHeader header, StreamedEncoding& encoding,
       absl::FunctionRef<void()> sent) override {
-    return bulk_.Contribute(std::move(header), encoding, sent);
+    const absl::Duration least = Connections().least_round_trip;
+    return bulk_.Contribute(
+        std::move(header), encoding,
+        least < absl::InfiniteDuration() ? least : absl::ZeroDuration(), sent);
   }
 
   std::unique_ptr<UpdateStream> FetchUpdate(
@@ -269,8 +272,9 @@ class GrpcCoordinatorClient : public CoordinatorClient {
   // TCP's figures on the connections to the coordinator.
   struct OwnConnections {
     uint64_t retransmitted = 0;
-    // The smallest round trip.
+    // The smallest round trips.
     absl::Duration round_trip = absl::InfiniteDuration();
+    absl::Duration least_round_trip = absl::InfiniteDuration();
   };
 
   OwnConnections Connections() const {
@@ -286,6 +290,8 @@ class GrpcCoordinatorClient : public CoordinatorClient {
       if (connection.peer != coordinator) continue;
       own.retransmitted += connection.bytes_retransmitted;
       own.round_trip = std::min(own.round_trip, connection.round_trip);
+      own.least_round_trip =
+          std::min(own.least_round_trip, connection.least_round_trip);
     }
     absl::MutexLock lock(&mu_);
     if (own.round_trip < absl::InfiniteDuration() &&
