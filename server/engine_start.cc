@@ -31,6 +31,8 @@
 namespace causeway {
 namespace {
 
+constexpr char kConfigChanged[] = "config_changed";
+
 absl::StatusOr<InitialValues> OpenInitialValues(
     const Engine::Options& options) {
   if (options.initial_parameters.empty() && options.config.has_tensors()) {
@@ -184,6 +186,9 @@ absl::StatusOr<RunHealth::Options> HealthOptions(
   ASSIGN_OR_RETURN(const std::vector<v1::Event> pauses,
                    log.NewestEvents(0, 1, {.kinds = {"run_paused"}}));
   if (!pauses.empty()) options.last_pause = ToTime(pauses[0].time());
+  ASSIGN_OR_RETURN(const std::vector<v1::Event> changes,
+                   log.NewestEvents(0, 1, {.kinds = {kConfigChanged}}));
+  if (!changes.empty()) options.config_changed = ToTime(changes[0].time());
   return options;
 }
 
@@ -231,11 +236,13 @@ absl::StatusOr<StartedRun> StartRun(StateDirectory& state,
   return started;
 }
 
-// Returns the events to record first: those that `state` has, and the start.
-std::vector<CoordinatorEvent> StartEvents(StateDirectory& state,
-                                          const StartedRun& started,
-                                          const Engine::Options& options) {
+// Returns the events to record first: those that `state` has, the start, and
+// last the change since the run was led before.
+absl::StatusOr<std::vector<CoordinatorEvent>> StartEvents(
+    StateDirectory& state, const StartedRun& started,
+    const Engine::Options& options) {
   const RunRecord& run = started.run;
+  ASSIGN_OR_RETURN(const LeaderRecord leader, state.log().LoadLeader());
   std::vector<CoordinatorEvent> events = state.TakeFirstEvents();
   events.push_back(
       {"coordinator_started", "",
@@ -244,14 +251,15 @@ std::vector<CoordinatorEvent> StartEvents(StateDirectory& state,
            started.is_new && run.plan.from_checkpoint()
                ? absl::StrCat(" from checkpoint ", options.initial_parameters)
                : "")});
-  const std::string changes = ConfigDifference(run.config, options.config);
+  const std::string changes = ConfigDifference(leader.config, options.config);
   if (!changes.empty()) {
     events.push_back(
-        {"config_changed", "",
+        {kConfigChanged, "",
          absl::StrCat(
-             "against the run's first configuration: ",
              absl::StrJoin(absl::StrSplit(changes, '\n', absl::SkipEmpty()),
-                           "; "))});
+                           "; "),
+             "; islands that have joined before keep the earlier "
+             "configuration until they are restarted")});
   }
   return events;
 }
@@ -284,7 +292,8 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(Options options,
                      StateDirectory::Open(options.state_dir, {.create = true}));
   }
   ASSIGN_OR_RETURN(StartedRun started, StartRun(*state, options));
-  std::vector<CoordinatorEvent> events = StartEvents(*state, started, options);
+  ASSIGN_OR_RETURN(std::vector<CoordinatorEvent> events,
+                   StartEvents(*state, started, options));
   RunRecord& run = started.run;
   run.config = options.config;
   ASSIGN_OR_RETURN(const uint64_t memory, MachineMemoryBytes());
@@ -318,8 +327,12 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(Options options,
   }
   ASSIGN_OR_RETURN(SyncSchedule schedule,
                    SyncSchedule::Create(run.config, run.plan));
-  ASSIGN_OR_RETURN(const RunHealth::Options health,
+  ASSIGN_OR_RETURN(RunHealth::Options health,
                    HealthOptions(run.config, schedule, members, state->log()));
+  // The event of this start is not in the log yet.
+  if (events.back().kind == kConfigChanged) {
+    health.config_changed = options.now();
+  }
   ASSIGN_OR_RETURN(
       const std::vector<v1::Event> ends,
       state->log().NewestEvents(0, 1, {.kinds = {RunFinished().kind}}));

@@ -20,7 +20,9 @@
 namespace causeway {
 namespace {
 
+using testing::Contains;
 using testing::HasSubstr;
+using testing::Property;
 
 class EngineStartTest : public testing::Test {
  protected:
@@ -232,14 +234,24 @@ TEST_F(EngineStartTest, PartialContributionsAreToldApartAgain) {
 
 TEST_F(EngineStartTest, ARunContinuesWithTheConfigurationOfTheStart) {
   RunRounds(1);
+  run_.AdvanceSeconds(1);
   v1::RunConfig changed = config_;
   changed.mutable_membership()->set_lease_seconds(2);
-  ASSERT_OK(run_.Start(changed));
-  EXPECT_EQ(run_.engine().GetRun().config().membership().lease_seconds(), 2);
-  ASSERT_OK_AND_ASSIGN(const std::vector<v1::Event> events,
-                       run_.engine().log().EventsAfter(0, 1000));
-  EXPECT_EQ(events.back().kind(), "config_changed");
-  EXPECT_THAT(events.back().text(), HasSubstr("lease_seconds: 10 -> 2"));
+  // The second start changes nothing.
+  for (int start = 0; start < 2; ++start) {
+    ASSERT_OK(run_.Start(changed));
+    const v1::RunStatus status = run_.engine().GetRun();
+    EXPECT_EQ(status.config().membership().lease_seconds(), 2);
+    EXPECT_THAT(status.attention(),
+                Contains(Property(
+                    &v1::Attention::text,
+                    "a, b train by an earlier configuration: restart them")));
+    ASSERT_OK_AND_ASSIGN(
+        const std::vector<v1::Event> events,
+        run_.engine().log().NewestEvents(0, 9, {.kinds = {"config_changed"}}));
+    ASSERT_EQ(events.size(), 1);
+    EXPECT_THAT(events[0].text(), HasSubstr("lease_seconds: 10 -> 2; islands"));
+  }
   EXPECT_EQ(run_.engine().ListIslands(false).islands_size(), 2);
   run_.AdvanceSeconds(3);
   EXPECT_TRUE(run_.Await(

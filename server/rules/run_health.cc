@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
 #include "common/proto_time.h"
 
 namespace causeway {
@@ -342,6 +344,23 @@ void RunHealth::Describe(const Details& details, absl::Time now,
   }
   for (const auto& [island, since] : other_data_since_) {
     problems.push_back(OtherData(island, since));
+  }
+  // Islands learn the configuration when they join.
+  std::vector<absl::string_view> earlier;
+  for (const auto& [name, member] : details.members) {
+    if (member.state == v1::IslandStatus::LIVE &&
+        member.joined_at < options_.config_changed) {
+      earlier.push_back(name);
+    }
+  }
+  if (!earlier.empty()) {
+    problems.push_back(
+        Problem(v1::WARNING,
+                absl::StrCat(absl::StrJoin(earlier, ", "),
+                             earlier.size() == 1 ? " trains" : " train",
+                             " by an earlier configuration: restart ",
+                             earlier.size() == 1 ? "it" : "them"),
+                "", options_.config_changed));
   }
   AddProblems(std::move(problems), status);
 }

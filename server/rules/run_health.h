@@ -61,6 +61,9 @@ class RunHealth {
     // The last time at which an operator held the run before this process;
     // infinite if none did.
     absl::Time last_pause = absl::InfiniteFuture();
+    // The last time at which a coordinator started with another configuration
+    // than before; the infinite past if none did.
+    absl::Time config_changed = absl::InfinitePast();
   };
 
   // A fragment's committed version.

@@ -33,12 +33,14 @@ class RunHealthTest : public testing::Test {
  protected:
   RunHealthTest() : RunHealthTest(absl::InfiniteFuture()) {}
   explicit RunHealthTest(absl::Time last_end,
-                         absl::Time last_pause = absl::InfiniteFuture())
+                         absl::Time last_pause = absl::InfiniteFuture(),
+                         absl::Time config_changed = absl::InfinitePast())
       : health_({.total_steps = 100,
                  .round_steps = 10,
                  .grace = absl::Seconds(60),
                  .last_end = last_end,
-                 .last_pause = last_pause}) {
+                 .last_pause = last_pause,
+                 .config_changed = config_changed}) {
     moment_.state = v1::RUNNING;
     moment_.ready = 2;
     moment_.needed = 2;
@@ -454,8 +456,26 @@ TEST_F(RunHealthTest, TheListIsBounded) {
 class RestartedRunHealthTest : public RunHealthTest {
  protected:
   RestartedRunHealthTest()
-      : RunHealthTest(kStart - absl::Hours(2), kStart - absl::Hours(1)) {}
+      : RunHealthTest(kStart - absl::Hours(2), kStart - absl::Hours(1),
+                      /*config_changed=*/kStart) {}
 };
+
+TEST_F(RestartedRunHealthTest, IslandsWithAnEarlierConfigurationAreNamed) {
+  for (const char* name : {"a", "b", "gone"}) {
+    members_[name].joined_at = kStart - absl::Hours(1);
+  }
+  members_["gone"].state = v1::IslandStatus::LEFT;
+  members_["new"].joined_at = kStart;
+  EXPECT_EQ(Problem().severity(), v1::WARNING);
+  EXPECT_EQ(Problem().text(),
+            "a, b train by an earlier configuration: restart them");
+  EXPECT_EQ(ToTime(Problem().since()), kStart);
+  members_["a"].joined_at = kStart + absl::Seconds(1);
+  EXPECT_EQ(Problem().text(),
+            "b trains by an earlier configuration: restart it");
+  members_["b"].state = v1::IslandStatus::LEFT;
+  EXPECT_THAT(Describe().attention(), IsEmpty());
+}
 
 TEST_F(RestartedRunHealthTest, ARunIsHeldFromBeforeTheRestart) {
   moment_.state = v1::PAUSED;
