@@ -20,17 +20,30 @@ namespace {
 // A connection may break and come back for this long without a problem.
 constexpr absl::Duration kLongestAlone = absl::Seconds(5);
 
+// Says why the follower hears from no leader. `awaited` is right for a leader
+// that cannot be reached.
+std::string Reason(const Follower::View& view,
+                   const std::function<std::string()>& awaited) {
+  if (view.problem.ok()) return awaited();
+  if (absl::IsUnavailable(view.problem)) {
+    return absl::StrCat(awaited(), "; the last try: ", view.problem.message());
+  }
+  return absl::StrCat("the one at ", view.leader,
+                      " cannot be followed: ", view.problem.ToString());
+}
+
 }  // namespace
 
 void CopySource::Observe(const std::function<std::string()>& awaited) {
-  const bool is_alone = !follower_->view().is_connected;
+  const Follower::View view = follower_->view();
   const absl::Time now = now_();
   absl::MutexLock lock(&alone_mu_);
   problem_.clear();
   alone_since_ =
-      is_alone ? std::min(alone_since_, now) : absl::InfiniteFuture();
+      view.is_connected ? absl::InfiniteFuture() : std::min(alone_since_, now);
   if (now - alone_since_ < kLongestAlone) return;
-  problem_ = absl::StrCat("this coordinator follows no one: ", awaited());
+  problem_ =
+      absl::StrCat("this coordinator follows no one: ", Reason(view, awaited));
   LOG_EVERY_T(WARNING, 60) << problem_;
 }
 

@@ -31,8 +31,8 @@ class CopySource {
       : follower_(follower), now_(std::move(now)) {}
 
   // Notes whether the follower hears from a leader; if it has not for some
-  // seconds, its status and log tell. `awaited` says what it waits for. Call it
-  // often.
+  // seconds, its status and log tell. `awaited` says what it waits for if the
+  // leader cannot be reached. Call it often.
   void Observe(const std::function<std::string()>& awaited)
       ABSL_LOCKS_EXCLUDED(alone_mu_);
 

@@ -88,6 +88,8 @@ void Follower::Pause() {
     if (call_ != nullptr) call_->TryCancel();
   }
   if (thread_.joinable()) thread_.join();
+  absl::MutexLock lock(&mu_);
+  view_.problem = absl::OkStatus();
 }
 
 absl::Status Follower::CheckCertificate(absl::string_view serial) const {
@@ -173,6 +175,7 @@ void Follower::Loop() {
     if (was_connected && !absl::IsResourceExhausted(broken)) backoff.Reset();
     if (stopping_) return;
     LOG(WARNING) << "not following " << leader_ << ": " << broken;
+    view_.problem = broken;
     if (IsFinal(broken)) {
       view_.ended = broken;
       return;

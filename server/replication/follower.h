@@ -93,6 +93,8 @@ class Follower {
     // have.
     uint64_t changes = 0;
     uint64_t leader_changes = 0;
+    // Says why the last try to follow ended; OK if none has, and after a pause.
+    absl::Status problem;
     // Says why following has permanently ended; OK if it has not.
     absl::Status ended;
     // Is true once the copy has taken over.

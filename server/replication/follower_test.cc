@@ -12,7 +12,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "common/clock.h"
+#include "common/testing/grpc_server.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "grpcpp/grpcpp.h"
@@ -22,6 +24,7 @@
 #include "proto/status.grpc.pb.h"
 #include "proto/trust.grpc.pb.h"
 #include "quantization/encoded_object.h"
+#include "server/edge/copy_source.h"
 #include "server/engine.h"
 #include "server/replication/testing/follower_test_base.h"
 #include "server/storage/commit_log.h"
@@ -220,6 +223,36 @@ TEST_F(FollowerTest, RefusesTheDirectoryOfARunThatWasNotReplaced) {
   EXPECT_THAT(follower_->view().ended,
               IsFailedPrecondition("has not replaced it"));
   EXPECT_THAT(follower_->Promote({}), IsFailedPrecondition());
+}
+
+TEST_F(FollowerTest, SaysWhyItsLeaderRefusesIt) {
+  StartLeader();
+  Follow(leader());
+  ASSERT_TRUE(AwaitAll());
+  absl::Time now = absl::FromUnixSeconds(1'000'000);
+  CopySource source(follower_.get(), [&] { return now; });
+  const auto text = [&] {
+    for (int i = 0; i < 2; ++i) {
+      source.Observe([] { return "promote it"; });
+      now += absl::Seconds(6);
+    }
+    return source.Read()->run().attention(0).text();
+  };
+  const auto fails = [](const Follower::View& view) {
+    return !view.problem.ok();
+  };
+  // Each of its calls is refused with UNIMPLEMENTED.
+  v1::Replication::Service refusing;
+  LocalGrpcServer server({.services = {&refusing}});
+  follower_->Follow(server.address());
+  ASSERT_TRUE(Await(fails));
+  EXPECT_EQ(text(), absl::StrCat("this coordinator follows no one: the one at ",
+                                 server.address(),
+                                 " cannot be followed: UNIMPLEMENTED: "));
+  server.Kill();
+  follower_->Follow(server.address());
+  ASSERT_TRUE(Await(fails));
+  EXPECT_THAT(text(), HasSubstr("promote it; the last try: "));
 }
 
 TEST_F(FollowerTest, AnOperatorCannotPromoteACandidate) {
