@@ -15,29 +15,21 @@
 
 namespace causeway {
 
-std::string WithoutText(const CrewRules& rules, const std::set<int>& present) {
-  const std::vector<int> missing = MissingFrom(rules, present);
-  if (missing.empty()) return "";
-  return absl::StrCat(present.size(), " of ", rules.size,
-                      " processes, without ", absl::StrJoin(missing, ", "));
-}
-
 std::optional<v1::RankTrouble> WithoutTrouble(const CrewRules& rules,
                                               const std::set<int>& present,
                                               int ranks) {
-  std::vector<int> missing = MissingFrom(rules, present);
+  const std::vector<int> missing = MissingFrom(rules, present);
   // A process left out for its link or its pace is alive.
-  missing.erase(std::remove_if(missing.begin(), missing.end(),
-                               [&](int process) {
-                                 return rules.avoided.count(process) > 0;
-                               }),
-                missing.end());
-  if (missing.empty()) return std::nullopt;
+  const auto lost = std::find_if(missing.begin(), missing.end(), [&](int each) {
+    return rules.avoided.count(each) == 0;
+  });
+  if (lost == missing.end()) return std::nullopt;
   v1::RankTrouble trouble;
   trouble.set_kind(v1::RankTrouble::DEAD_RANK);
-  trouble.set_rank(static_cast<uint32_t>(missing[0] * ranks));
-  trouble.set_text(
-      absl::StrCat("the island trains with ", WithoutText(rules, present)));
+  trouble.set_rank(static_cast<uint32_t>(*lost * ranks));
+  trouble.set_text(absl::StrCat("the island has ", present.size(), " of ",
+                                rules.size, " processes, without ",
+                                absl::StrJoin(missing, ", ")));
   return trouble;
 }
 

@@ -8,19 +8,16 @@
 
 #include <optional>
 #include <set>
-#include <string>
 
 #include "proto/coordinator.pb.h"
 #include "worker/collective/crew.h"
 
 namespace causeway {
 
-// Returns a text on the processes that are not in `present`, as "2 of 3
-// processes, without 1", or "" if none is missing.
-std::string WithoutText(const CrewRules& rules, const std::set<int>& present);
-
-// Returns the same for the coordinator, as a dead rank: the first one of the
-// missing processes that are not avoided. Each process has `ranks` ranks.
+// Tells of the processes that are not in `present`, as "the island has 2 of 3
+// processes, without 1". The dead rank is the first one of the missing
+// processes that are not avoided; returns nothing if there is none. Each
+// process has `ranks` ranks.
 std::optional<v1::RankTrouble> WithoutTrouble(const CrewRules& rules,
                                               const std::set<int>& present,
                                               int ranks);

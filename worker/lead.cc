@@ -10,7 +10,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -165,8 +164,6 @@ class LeadingProcess {
   // Looks for rivals until this process has joined; null if there can be none.
   std::unique_ptr<RivalWatch> rivals_;
   std::atomic<bool> has_rival_ = false;
-  // The processes that were present before the join.
-  std::set<int> present_;
   LocalRanks local_;
   // A description of this process's devices.
   std::string devices_;
@@ -291,12 +288,11 @@ std::string LeadingProcess::Description() const {
   char host[256] = "unknown host";
   gethostname(host, sizeof(host) - 1);
   std::string text = absl::StrCat(host, ", ", devices_);
-  const std::string missing = WithoutText(rules_, present_);
-  if (!missing.empty()) absl::StrAppend(&text, ", ", missing);
-  const int processes =
-      missing.empty() ? rules_.size : static_cast<int>(present_.size());
-  const int ranks = local_.count * processes;
-  if (ranks > 1) absl::StrAppend(&text, ", ", ranks, " ranks");
+  const int ranks = local_.count * rules_.size;
+  if (ranks > 1) {
+    // The crew is chosen after the join.
+    absl::StrAppend(&text, MayShrink() ? ", up to " : ", ", ranks, " ranks");
+  }
   if (!local_.devices[0].is_host()) return text;
   return absl::StrCat(text, ranks > 1 ? " of " : ", ", local_.threads,
                       local_.threads == 1 ? " thread" : " threads");
@@ -349,7 +345,6 @@ Island::Options LeadingProcess::MakeIslandOptions() {
       return HandOver(std::move(state));
     };
   }
-  news_ = WithoutTrouble(rules_, present_, local_.count);
   Rendezvous* const table =
       rendezvous_ == nullptr ? nullptr : rendezvous_->table();
   options.take_verdict = [this,
@@ -403,9 +398,13 @@ absl::StatusOr<std::unique_ptr<InnerTrainer>> LeadingProcess::MakeTrainer(
                                        [this] { return PauseForProcesses(); }));
   crew_size_ = size;
   const CrewWatch watch(size, local_.count, rendezvous_.get(), now_);
-  return MakeLeadingRank(joined.config(), options,
-                         RankOptions(local_, 0, size, rendezvous_->table()),
-                         std::move(parameters));
+  ASSIGN_OR_RETURN(
+      std::unique_ptr<InnerTrainer> trainer,
+      MakeLeadingRank(joined.config(), options,
+                      RankOptions(local_, 0, size, rendezvous_->table()),
+                      std::move(parameters)));
+  news_ = WithoutTrouble(rules_, crew_->WithSpares(), local_.count);
+  return trainer;
 }
 
 void LeadingProcess::Diagnosed(const CollectiveDiagnosis& diagnosis) {
@@ -509,8 +508,7 @@ absl::Status LeadingProcess::RunCrewWithoutRivals(IslandRunner& runner) {
 absl::Status LeadingProcess::RunCrew(IslandRunner& runner) {
   // Processes gather before the join, so that no other island waits for them.
   if (MayShrink() && !GaveUp()) {
-    ASSIGN_OR_RETURN(
-        present_, crew_->AwaitEnough([this] { return PauseForProcesses(); }));
+    RETURN_IF_ERROR(crew_->AwaitEnough([this] { return PauseForProcesses(); }));
   }
   return runner.Run();
 }

@@ -180,6 +180,8 @@ std::set<int> CrewLeader::WithAskers(const std::vector<int>& processes) {
 
 std::set<int> CrewLeader::Present() { return WithAskers({rules_.leader}); }
 
+std::set<int> CrewLeader::WithSpares() { return WithAskers(crew_); }
+
 void CrewLeader::Skip(absl::Duration stopped) {
   if (stopped <= absl::ZeroDuration()) return;
   // The server has not heard yet who asks.
@@ -215,9 +217,8 @@ absl::StatusOr<std::vector<int>> CrewLeader::Await(
   }
 }
 
-absl::StatusOr<std::set<int>> CrewLeader::AwaitEnough(const Pause& pause) {
-  RETURN_IF_ERROR(Await([](int) { return true; }, pause).status());
-  return Present();
+absl::Status CrewLeader::AwaitEnough(const Pause& pause) {
+  return Await([](int) { return true; }, pause).status();
 }
 
 absl::Status CrewLeader::Refuse(int process, const std::string& key,
@@ -290,12 +291,12 @@ bool CrewLeader::CanGrow() {
       now_() - chosen_at_ < QuietTime(rules_)) {
     return false;
   }
-  const auto all = static_cast<int>(WithAskers(crew_).size());
+  const auto all = static_cast<int>(WithSpares().size());
   return LargestCrew(rules_, all, allowed_) > size;
 }
 
 int CrewLeader::SizeWithoutOne() {
-  const auto all = static_cast<int>(WithAskers(crew_).size());
+  const auto all = static_cast<int>(WithSpares().size());
   return LargestCrew(rules_, all - 1, allowed_);
 }
 
@@ -312,7 +313,7 @@ absl::Status CrewLeader::SayStartAgain(int left_out, absl::Time until) {
 
 CrewRules CrewLeader::NextRules() {
   CrewRules next = rules_;
-  std::set<int> awaited = WithAskers(crew_);
+  std::set<int> awaited = WithSpares();
   for (const auto& [process, until] : rules_.avoided) {
     if (IsAvoided(process)) {
       awaited.erase(process);

@@ -95,11 +95,11 @@ class CrewLeader {
   // Returns the leader and the processes that ask for a place.
   std::set<int> Present();
 
-  // Waits until there are enough processes for a crew, and returns Present().
+  // Waits until there are enough processes for a crew.
   //   DEADLINE_EXCEEDED  There are too few, after minutes of waiting in this
   //                      and earlier calls.
   //   CANCELLED          `pause` returned false.
-  absl::StatusOr<std::set<int>> AwaitEnough(const Pause& pause);
+  absl::Status AwaitEnough(const Pause& pause);
 
   // Waits for a crew of an allowed size, and gives its places out. Each process
   // must have `ranks` ranks, as the leader has. Returns the crew's size. Call
@@ -110,6 +110,8 @@ class CrewLeader {
   absl::StatusOr<int> Choose(int ranks, const CrewSizeAllowed& allowed,
                              const Pause& pause);
 
+  // Returns the crew and the processes that ask for a place.
+  std::set<int> WithSpares();
   // Returns whether a larger crew could be chosen now. False in the QuietTime
   // after the choice.
   bool CanGrow();

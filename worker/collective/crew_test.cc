@@ -226,6 +226,7 @@ TEST_F(CrewTest, ProcessesGetTheirRanksAndOthersWaitUntilTheyAreDismissed) {
   // Three are enough, although another one waits.
   gap_ = 3600;
   AwaitPresent({0, 7});
+  EXPECT_THAT(leader_->WithSpares(), ElementsAre(0, 1, 5, 7));
   EXPECT_FALSE(leader_->CanGrow());
   leader_->Dismiss();
   EXPECT_EQ(seventh.get()->has_value(), false);
