@@ -151,6 +151,12 @@ void PrintStatus(const StatusSnapshot& snapshot, absl::Time now,
   }
   PrintFact("traffic", TrafficFact(run), out);
   PrintFact("coordinator", CoordinatorFact(run, now), out);
+  if (run.is_copy()) {
+    PrintFact("copy",
+              absl::StrCat(HumanBytes(run.copy_bytes_sent()),
+                           " sent to islands since its start"),
+              out);
+  }
   if (run.followers_size() > 0) {
     PrintFact("followers", FollowersFact(run), out);
   }

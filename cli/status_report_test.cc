@@ -212,8 +212,14 @@ TEST(StatusReportTest, ShowsFollowersAndTheirLeader) {
                          "lacks 12 changes, 3 s\n"));
   snapshot.run.set_is_copy(true);
   snapshot.run.set_follows("a:7070");
+  snapshot.run.set_copy_bytes_sent(2048);
   EXPECT_THAT(Printed(snapshot),
-              testing::HasSubstr("\ncoordinator follows a:7070\n"));
+              testing::HasSubstr("\ntraffic     11.4 MiB received, "));
+  EXPECT_THAT(
+      Printed(snapshot),
+      testing::HasSubstr("\ncoordinator follows a:7070\n"
+                         "copy        2.00 KiB sent to islands since its "
+                         "start\n"));
   // A follower does not hear the islands.
   EXPECT_THAT(Printed(snapshot), testing::Not(testing::HasSubstr("LINK")));
   EXPECT_THAT(Printed(snapshot),

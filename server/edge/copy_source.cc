@@ -66,7 +66,7 @@ absl::StatusOr<v1::PageData> CopySource::Read() {
   run.set_is_copy(true);
   run.set_follows(view.leader);
   run.set_epoch(view.epoch);
-  run.set_bytes_sent(follower_->published().bytes_sent());
+  run.set_copy_bytes_sent(follower_->published().bytes_sent());
   *run.mutable_config() = view.config;
   absl::MutexLock alone_lock(&alone_mu_);
   if (alone_since_ < absl::InfiniteFuture()) {

@@ -541,7 +541,9 @@ TEST_F(FollowerTest, ItsServerSendsParametersAsTheLeadersDoes) {
   ASSERT_OK_AND_ASSIGN(const OpenedParameters own,
                        driver_.engine().OpenParameters(request));
   EXPECT_EQ(bytes, own.bytes);
-  EXPECT_EQ(follower_->published().bytes_sent(), own.bytes.size());
+  const v1::RunStatus run = source_->Read()->run();
+  EXPECT_EQ(run.copy_bytes_sent(), own.bytes.size());
+  EXPECT_NE(run.bytes_sent(), own.bytes.size()) << "it is the run's";
 
   grpc::ClientContext join_context;
   v1::JoinResponse joined;

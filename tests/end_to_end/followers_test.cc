@@ -194,8 +194,10 @@ class FollowersTest : public ProcessTestFixture {
   }
   // Returns the bytes of updates and parameters that a coordinator has sent.
   int64_t SentBy(const Server& server) {
+    const json run = Status(server.address)["run"];
+    const bool is_copy = run["is_copy"].get<bool>();
     return std::stoll(
-        Status(server.address)["run"]["bytes_sent"].get<std::string>());
+        run[is_copy ? "copy_bytes_sent" : "bytes_sent"].get<std::string>());
   }
   void AwaitInSync(const Server& leader, size_t followers) {
     for (int i = 0; i < 300; ++i) {
