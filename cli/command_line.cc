@@ -70,7 +70,9 @@ struct Assign {
     return "";
   }
   absl::string_view operator()(std::vector<std::string>* values) const {
-    values->emplace_back(text);
+    for (const absl::string_view value : absl::StrSplit(text, ',')) {
+      values->emplace_back(value);
+    }
     return "";
   }
 };

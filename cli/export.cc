@@ -232,8 +232,9 @@ absl::Status RunExport(const ExportFlags& flags,
     RETURN_IF_ERROR(WriteFileAtomically(absl::StrCat(flags.out, "/", name),
                                         {file.bytes()}));
   }
-  call.out << original.files.size() << " files of the tokenizer copied from "
-           << flags.like << "\n";
+  call.out << original.files.size()
+           << (original.files.size() == 1 ? " file" : " files")
+           << " copied from " << flags.like << "\n";
   return absl::OkStatus();
 }
 

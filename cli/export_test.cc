@@ -164,7 +164,7 @@ TEST_F(ExportTest, TakesTheTokenizerOfTheOriginal) {
   ASSERT_OK(WriteFileAtomically(original + "/merges.txt", {"a b"}));
   EXPECT_EQ(Run({state_, "--out", out_path_, "--like", original}), kExitOk)
       << err_.str();
-  EXPECT_THAT(out_.str(), HasSubstr("2 files of the tokenizer copied"));
+  EXPECT_THAT(out_.str(), HasSubstr("2 files copied from "));
   EXPECT_THAT(ReadFile(out_path_ + "/merges.txt"), IsOkAndHolds("a b"));
   EXPECT_EQ(Config()["eos_token_id"], nlohmann::json({7, 9}));
   EXPECT_EQ(Run({state_, "--out", PathOf("other"), "--like", PathOf("none")}),

@@ -153,9 +153,11 @@ std::string FirstOf(
 }
 
 std::string Ratio(uint64_t part, uint64_t whole) {
-  const double percent =
+  double percent =
       whole == 0 ? 0
                  : 100 * static_cast<double>(part) / static_cast<double>(whole);
+  // Nearly all is not all.
+  if (part < whole) percent = std::min(percent, 99.0);
   return absl::StrFormat("%u of %u (%.0f %%)", part, whole, percent);
 }
 

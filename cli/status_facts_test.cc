@@ -22,6 +22,8 @@ TEST(StatusFactsTest, TheTimeLeftIsThatOfTheCoordinator) {
   run.set_live_islands(2);
   run.set_tokens_per_second(4096);
   EXPECT_EQ(ProgressFact(run), "step 240 of 400 (60 %), round 0 of 0");
+  EXPECT_EQ(Ratio(3549, 3552), "3549 of 3552 (99 %)");
+  EXPECT_EQ(Ratio(3552, 3552), "3552 of 3552 (100 %)");
   run.set_seconds_left(80);
   EXPECT_THAT(ProgressFact(run), HasSubstr(", about 1 min 20 s left"));
 }

@@ -96,8 +96,11 @@ std::string FollowersFact(const v1::RunStatus& run) {
         }
         if (follower.changes_behind() == 0) return;
         absl::StrAppend(
-            out, ", lacks ", follower.changes_behind(), " changes, ",
-            HumanDuration(absl::Seconds(follower.seconds_behind())));
+            out, ", lacks ", follower.changes_behind(),
+            follower.changes_behind() == 1 ? " change" : " changes");
+        if (follower.seconds_behind() < 1) return;
+        absl::StrAppend(
+            out, ", ", HumanDuration(absl::Seconds(follower.seconds_behind())));
       });
 }
 

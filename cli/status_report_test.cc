@@ -204,12 +204,13 @@ TEST(StatusReportTest, ShowsFollowersAndTheirLeader) {
     follower.set_state(state);
   }
   snapshot.run.mutable_followers(0)->set_region("b");
+  snapshot.run.mutable_followers(0)->set_changes_behind(1);
   snapshot.run.mutable_followers(1)->set_changes_behind(12);
   snapshot.run.mutable_followers(1)->set_seconds_behind(3);
   EXPECT_THAT(
       Printed(snapshot),
-      testing::HasSubstr("\nfollowers   f1 in sync, region b; f2 catching up, "
-                         "lacks 12 changes, 3 s\n"));
+      testing::HasSubstr("\nfollowers   f1 in sync, region b, lacks 1 change; "
+                         "f2 catching up, lacks 12 changes, 3 s\n"));
   snapshot.run.set_is_copy(true);
   snapshot.run.set_follows("a:7070");
   snapshot.run.set_copy_bytes_sent(2048);

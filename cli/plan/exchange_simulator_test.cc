@@ -229,7 +229,7 @@ TEST_F(ExchangeSimulatorTest, RefusesImpossibleValues) {
   EXPECT_THAT(refusal([](Simulation& s) { s.islands[0].step_seconds = 0; }),
               HasSubstr("the time of an inner step is 0"));
   EXPECT_THAT(refusal([](Simulation& s) { s.periods = 1; }),
-              HasSubstr("1 rounds are to be simulated"));
+              HasSubstr("simulated rounds is 1; "));
   EXPECT_THAT(refusal([](Simulation& s) { s.exchanges[0].needed_at = 9; }),
               HasSubstr("needed_at - ready_at is -1"));
 }

@@ -198,6 +198,8 @@ TEST_F(PlanCommandTest, SaysWhatIsMissingOrWrong) {
               HasSubstr("cannot make a model of 11 layers"));
   EXPECT_THAT(problem("--parameters 1e9 --layers 1025"),
               HasSubstr("--layers N (1 to 1024)"));
+  EXPECT_THAT(problem("--parameters 1e9 --layers 24 --outside_layers 2e9"),
+              HasSubstr("--outside_layers is 2e+09"));
   EXPECT_THAT(problem(model + " --up_mbit 1 --islands 4097"),
               HasSubstr("allowed: 0 to 4096"));
   EXPECT_THAT(problem(model), HasSubstr("--up_mbit RATE"));

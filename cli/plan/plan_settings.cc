@@ -112,13 +112,17 @@ absl::StatusOr<std::vector<double>> PerIsland(
 
 absl::StatusOr<ModelLayout> LayoutOfSize(const PlanSettings& settings) {
   if (!(settings.parameters >= 1 && settings.parameters <= kMostParameters &&
-        settings.outside_layers >= 0 &&
-        settings.outside_layers <= settings.parameters &&
         settings.layers <= kMostLayers)) {
     return UsageError(absl::StrFormat(
         "say what is trained: --config FILE, or --parameters N (1 to %g; "
         "--outside_layers of them are in no layer) and --layers N (1 to %d)",
         kMostParameters, kMostLayers));
+  }
+  if (!(settings.outside_layers >= 0 &&
+        settings.outside_layers <= settings.parameters)) {
+    return UsageError(absl::StrFormat(
+        "--outside_layers is %g; it is 0 to --parameters, which is %g",
+        settings.outside_layers, settings.parameters));
   }
   return AsUsageError(MakeUniformLayout(
       static_cast<uint64_t>(settings.parameters),

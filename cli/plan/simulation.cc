@@ -49,8 +49,8 @@ absl::Status CheckSimulation(const Simulation& simulation) {
   }
   if (simulation.periods == 1 || simulation.periods > kMostPeriods) {
     return absl::InvalidArgumentError(absl::StrFormat(
-        "%d rounds are to be simulated; the first one is not measured, so that "
-        "it takes 2 to %d, or 0 for the long run",
+        "the number of simulated rounds is %d; the first one is not measured, "
+        "so that it takes 2 to %d, or 0 for the long run",
         simulation.periods, kMostPeriods));
   }
   for (const Exchange& exchange : simulation.exchanges) {
