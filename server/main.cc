@@ -149,8 +149,10 @@ ABSL_FLAG(
 ABSL_FLAG(
     causeway::DurationFlag, certificate_life,
     causeway::DurationFlag{absl::Hours(24 * 7)},
-    "With --tls auto: how long the certificates of islands and operators "
-    "are valid, such as 168h. They are renewed after two thirds of that.");
+    "With --tls auto: how long the certificates that tokens give are valid, "
+    "such as 168h. They are renewed after two thirds of that. The "
+    "coordinator's "
+    "own ones, in STATE_DIR/tls, are valid for 30 days.");
 ABSL_FLAG(std::string, tls_cert, "",
           "PEM file: the coordinator's certificate, with its chain. Turns TLS "
           "on; without it everything is plain text.");
