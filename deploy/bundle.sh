@@ -44,7 +44,8 @@ the archive; without them the worker trains on the CPU.
   --tests          add the tests and benchmarks that need a GPU
   --check          run the programs with no other files than the bundle's and
                    glibc's; needs root, for chroot
-  --bin DIRECTORY  take the programs from there instead of building them
+  --bin DIRECTORY  take the programs from there, in folders as in bazel-bin,
+                   instead of building them
 USAGE
 }
 
@@ -59,8 +60,16 @@ tests=false
 check=false
 bin=
 read_options "cpu_only with_cuda_libraries tests check" bin "$@"
-if [[ -n "${bin}" ]]; then bin="$(realpath "${bin}")"; fi
 archive="$(realpath -m "${rest[0]:-causeway-linux-x86_64.tar.gz}")"
+rest=("${rest[@]:1}")
+refuse_rest
+[[ -d "$(dirname "${archive}")" ]] || fail "there is no folder for ${archive}"
+readonly PROGRAMS=(server/causeway-coordinator worker/causeway-worker
+  cli/causeway)
+if [[ -n "${bin}" ]]; then
+  bin="$(realpath "${bin}")"
+  check_programs "${bin}" "${PROGRAMS[@]}" cli/causeway-sentencepiece
+fi
 mapfile -t options < <("${cpu_only}" || cuda_build_options)
 cuda=true
 if ((${#options[@]} == 0)); then cuda=false; fi
@@ -75,9 +84,6 @@ if "${with_cuda_libraries}"; then
   done
 fi
 require_tools
-
-readonly PROGRAMS=(server/causeway-coordinator worker/causeway-worker
-  cli/causeway)
 
 cd "${ROOT}"
 labels=()

@@ -28,6 +28,15 @@ require_tools() {
   done
 }
 
+# check_programs DIRECTORY PROGRAM...: fails unless the directory has programs
+# such as cli/causeway.
+check_programs() {
+  local program
+  for program in "${@:2}"; do
+    [[ -x "$1/${program}" ]] || fail "--bin: there is no $1/${program}"
+  done
+}
+
 # The libraries that add_file has copied, as they lie on this machine.
 added=()
 

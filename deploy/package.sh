@@ -22,7 +22,8 @@ Writes causeway_VERSION_amd64.deb to DIRECTORY (default: .), for Debian 12 and
 systems with its libraries.
 
   --cpu_only       build without CUDA even if it is there
-  --bin DIRECTORY  take the programs from there instead of building them
+  --bin DIRECTORY  take the programs from there, in folders as in bazel-bin,
+                   instead of building them
 USAGE
 }
 

@@ -22,7 +22,8 @@ give the same image. With nvcc, the worker is built for GPUs, and the image has
 cuBLAS and NCCL, if they are here.
 
   --cpu_only       build without CUDA even if it is there
-  --bin DIRECTORY  take the programs from there instead of building them
+  --bin DIRECTORY  take the programs from there, in folders as in bazel-bin,
+                   instead of building them
 USAGE
 }
 
@@ -59,6 +60,8 @@ if [[ -z "${bin}" ]]; then
   labels=()
   for program in "${PROGRAMS[@]}"; do labels+=("//${program/\//:}"); done
   bin="$(bazel_build_once "${ROOT}" "${options[@]}" "${labels[@]}")"
+else
+  check_programs "${bin}" "${PROGRAMS[@]}"
 fi
 
 work="$(mktemp -d)"

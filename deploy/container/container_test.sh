@@ -41,6 +41,11 @@ if ! build; then
   fi
   skip "podman does not work here: $(tail -n 1 "${work}/log")"
 fi
+if (cd deploy && container/build.sh --bin container) >"${work}/log" 2>&1; then
+  fail "an image without programs"
+fi
+grep -q -- '--bin: there is no .*/server/causeway-coordinator$' "${work}/log" ||
+  fail "$(<"${work}/log")"
 image="$(podman images --quiet --no-trunc localhost/causeway)"
 build || fail "$(<"${work}/log")"
 [[ "$(podman images --quiet --no-trunc localhost/causeway)" == "${image}" ]] ||
