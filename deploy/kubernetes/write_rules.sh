@@ -2,13 +2,15 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# usage: write_rules.sh [FOLDER]
-#
 # Writes the alerts of prometheus/causeway.rules.yml, without its comments, into
 # kubernetes/alerts/rules.yaml, both below FOLDER (default: deploy).
 
 set -euo pipefail
 
+if [[ "${1:-}" == -* ]]; then
+  echo "usage: write_rules.sh [FOLDER]"
+  if [[ "$*" == --help || "$*" == -h ]]; then exit 0; else exit 2; fi
+fi
 cd "${1:-deploy}"
 rules=kubernetes/alerts/rules.yaml
 head="$(sed '/^spec:$/q' "${rules}")"

@@ -11,17 +11,16 @@ ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)"
 readonly ROOT
 # shellcheck source=deploy/bazel.sh
 . "${ROOT}/deploy/bazel.sh"
+# shellcheck source=deploy/read_options.sh
+. "${ROOT}/deploy/read_options.sh"
+
+usage() { echo "usage: tests/pytorch/integrations.sh [--json FILE]"; }
 
 json=
 failed=0
-case "${1:-}" in
-  "") ;;
-  --json) json="$(realpath "${2:?--json needs a file}")" ;;
-  *)
-    echo "usage: tests/pytorch/integrations.sh [--json FILE]" >&2
-    exit 2
-    ;;
-esac
+read_options "" json "$@"
+refuse_rest
+if [[ -n "${json}" ]]; then json="$(realpath "${json}")"; fi
 cd "${ROOT}"
 pytorch2="$(tests/pytorch/environment.sh)"
 mapfile -t display < <(bazel_display_options)
