@@ -157,8 +157,9 @@ bool AsksForHelp(absl::string_view name) {
 }
 
 // Returns the problem with the flags, or "". After a mistake,
-// absl::ParseCommandLine would end the process with exit code 1.
-std::string FlagProblem(absl::Span<char* const> words) {
+// absl::ParseCommandLine would end the process with exit code 1. Sets
+// `has_help` if it will print the help.
+std::string FlagProblem(absl::Span<char* const> words, bool& has_help) {
   for (size_t i = 0; i < words.size(); ++i) {
     absl::string_view word = words[i];
     if (word == "--") break;
@@ -172,6 +173,7 @@ std::string FlagProblem(absl::Span<char* const> words) {
       absl::string_view positive = name;
       const bool negates = !has_value && absl::ConsumePrefix(&positive, "no") &&
                            absl::FindCommandLineFlag(positive) != nullptr;
+      has_help |= name == "help" && !has_value;
       if (negates || AsksForHelp(name)) continue;
       return absl::StrCat("there is no flag --", name);
     }
@@ -221,10 +223,18 @@ void StartDaemon(int argc, char** argv, absl::string_view usage,
   };
   config.contains_helpshort_flags = config.contains_help_flags;
   absl::SetFlagsUsageConfig(config);
-  const std::string problem =
-      FlagProblem(absl::MakeSpan(argv + 1, static_cast<size_t>(argc - 1)));
+  bool has_help = false;
+  const std::string problem = FlagProblem(
+      absl::MakeSpan(argv + 1, static_cast<size_t>(argc - 1)), has_help);
   if (!problem.empty()) {
     std::exit(UsageError(ProgramName(argv[0]), problem));
+  }
+  if (has_help) {
+    // Abseil ends the process with 1 after the help.
+    std::atexit([] {
+      std::cout.flush();
+      std::_Exit(EXIT_SUCCESS);
+    });
   }
   const std::vector<char*> words = absl::ParseCommandLine(argc, argv);
   if (words.size() > 1) {

@@ -50,6 +50,8 @@ TEST(DaemonDeathTest, MistakesInFlagsExitWithTheCodeOfUsageErrors) {
   EXPECT_EXIT(Start({"-"}), exits, "unknown argument \"-\"");
   EXPECT_EXIT(Start({"--", "--nubmer"}), exits,
               "unknown argument \"--nubmer\"");
+  EXPECT_EXIT(Start({"--number=8", "--help"}), testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(Start({"--", "--help"}), exits, "unknown argument \"--help\"");
 }
 
 TEST(DaemonDeathTest, ATerminalThatClosesEndsADaemonUnlessNohupIsThere) {
