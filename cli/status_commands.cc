@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <unistd.h>
 
+#include <cstdint>
 #include <functional>
 #include <memory>
-#include <random>
 #include <string>
 #include <utility>
 
@@ -180,9 +180,10 @@ Command FragmentsCommand(const StatusEnvironment& environment) {
 std::unique_ptr<CertificateRenewer> KeepRenewed(
     const ConnectionFlags& flags, const StatusEnvironment& environment) {
   if (flags.tls.tls.empty()) return nullptr;
+  // The time spreads the retries of several tools well enough.
+  const auto seed = static_cast<uint64_t>(absl::ToUnixNanos(environment.now()));
   return std::make_unique<CertificateRenewer>(flags.coordinator, flags.tls.tls,
-                                              environment.now,
-                                              std::random_device()());
+                                              environment.now, seed);
 }
 
 Command WatchCommand(const StatusEnvironment& environment) {
