@@ -49,6 +49,13 @@ class CausewayCallback(IslandCallback, Callback):
         self._module = module
         self._state: Dict[str, Any] = {}
 
+    def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
+        # At the end of training others may put something else into the model,
+        # such as averages, so this one must come first. The Trainer is going
+        # through the old list.
+        trainer.callbacks = [self, *(other for other in trainer.callbacks
+                                     if other is not self)]
+
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         state, self._state = self._state, {}
         self._begin(pl_module.get_submodule(self._module), trainer.optimizers,

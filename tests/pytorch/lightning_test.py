@@ -51,6 +51,21 @@ class LightningTest(TrainerTestCase):
         self.assertEqual(steps[-1], 20)
         self.assert_ends_well(coordinator)
 
+    def test_what_others_put_into_the_model_at_the_end_is_not_handed_in(self):
+        from lightning.pytorch import Callback
+        trained = []
+
+        class Averages(Callback):
+
+            def on_train_end(self, trainer, pl_module):
+                trained.append(trainer_island.checksum(pl_module.network))
+                for parameter in pl_module.parameters():
+                    parameter.data.zero_()
+
+        self.begin(200)
+        self.train(last=10, callbacks=[Averages()])
+        self.assert_run_gets(*trained)
+
     def test_bad_input_is_refused_before_it_trains(self):
         self.begin(20)
         nowhere = {"coordinator": "127.0.0.1:1", "timeout": 1}

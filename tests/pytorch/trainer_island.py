@@ -130,7 +130,8 @@ class Tiny(torch.nn.Module):
 
 
 def lightning_trainer(join, output, last=None, fails=None, resume=None,
-                      package="lightning.pytorch", device="cpu", **arguments):
+                      package="lightning.pytorch", device="cpu", callbacks=(),
+                      **arguments):
     """Trains a module that is made on a device; returns the island's steps and
     the model."""
     import importlib
@@ -165,7 +166,7 @@ def lightning_trainer(join, output, last=None, fails=None, resume=None,
                   enable_checkpointing=False, enable_progress_bar=False,
                   enable_model_summary=False)
     every = arguments.pop("save_steps", None)
-    callbacks = [callback, Noted()]
+    callbacks = [*callbacks, callback, Noted()]
     if every:
         fields["enable_checkpointing"] = True
         callbacks.append(
