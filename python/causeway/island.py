@@ -65,7 +65,7 @@ class Island:
         self._losses: Any = None
         self._next_step = 1
         # The last step with more tokens than a step may have.
-        self._last_excess = -1
+        self._last_excess: float = -1
         self._sigterm: Optional[LeaveOnSigterm] = None
         self._is_signalled = False
         self._open()
@@ -92,10 +92,8 @@ class Island:
         self._next_step = run.step + 1
         self._tokens_per_step = run.batch_size * run.sequence_length
         # With ACCO, whose steps vary, the coordinator allows more.
-        training = run.configuration["training"]
-        self._most_tokens = (
-            self._tokens_per_step
-            if training.get("inner_algorithm", "DDP") == "DDP" else math.inf)
+        kind = run.configuration["training"].get("inner_algorithm", "DDP")
+        self._most_tokens = self._tokens_per_step if kind == "DDP" else math.inf
         self._steps_per_round = int(
             run.configuration["synchronization"]["inner_steps_per_round"])
 
@@ -337,6 +335,7 @@ class Island:
                   self._tokens * self._ranks.size)
         if tokens > self._most_tokens:
             self._warn_of_tokens(step, tokens)
+            tokens = self._tokens_per_step
         loss = math.nan
         if self._loss is not None or self._losses:
             for of_step, loss in self._losses.read(step, self._loss):
@@ -350,14 +349,14 @@ class Island:
     def _warn_of_tokens(self, step: int, tokens: int) -> None:
         # If a scaler skips a step without the hook's knowledge, reports of it
         # add to those of the next one.
-        before, self._last_excess = self._last_excess, step
-        if before != step - 1:
+        if self._last_excess != step - 1:
+            self._last_excess = max(self._last_excess, step)
             return
         _log.warning("step %s has %s tokens over all ranks, and the run counts "
                      "at most %s (batch_size times sequence_length); report() "
                      "takes those of its own rank", step, tokens,
                      self._most_tokens)
-        self._most_tokens = math.inf
+        self._last_excess = math.inf
 
     def _explain(self, step: int, loss: float) -> None:
         """Raises Diverged if parameters are not finite either.

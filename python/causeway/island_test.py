@@ -165,6 +165,7 @@ class OneIslandTest(OneIslandTestCase):
                 for tokens in (33, 32, 33, 34, 100):
                     island.report(tokens=tokens)
                     self.step()
+                self.assertEqual(int(island.progress["tokens"]), 5 * 32)
                 island.leave()
         said = [line for line in logs.output if "over all ranks" in line]
         self.assertEqual(len(said), 1, logs.output)
@@ -335,6 +336,7 @@ class OneIslandTest(OneIslandTestCase):
 
     def test_an_error_that_ended_the_island_comes_again(self):
         with self.attached() as island:
+            island._most_tokens = float("inf")
             island.report(tokens=10**12)
             with self.assertRaisesRegex(causeway.RunMismatch,
                                         "cannot have") as first:
