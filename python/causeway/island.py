@@ -579,9 +579,10 @@ class Island:
         try:
             # Ranks leave together, and cannot if one alone has failed. A signal
             # may have ended the processes of all ranks' DataLoaders.
-            if error is None or isinstance(error, KeyboardInterrupt) or (
-                    (self._ranks.size == 1 or self._is_signalled)
-                    and not isinstance(error, Error)):
+            if error is None or (self._attachment is not None and (
+                    isinstance(error, KeyboardInterrupt) or (
+                        (self._ranks.size == 1 or self._is_signalled)
+                        and not isinstance(error, Error)))):
                 self.leave(reason)
             else:
                 # The coordinator and the other ranks hear why.

@@ -34,6 +34,10 @@ class IslandEndTest(OneIslandTestCase):
                     self.step()
                     raise error
             self.assert_left(reason)
+        with self.assertRaises(FileNotFoundError):
+            with self.join():
+                raise FileNotFoundError("no corpus")
+        self.assert_left("FileNotFoundError: no corpus")
         for leave in ("leave", "request_leave"):
             with self.join() as island:
                 island.attach(self.model, self.optimizer)
