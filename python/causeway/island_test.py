@@ -539,11 +539,12 @@ class OneIslandTest(OneIslandTestCase):
             self.assert_ends_well(process)
             self.assertEqual(process.events(), [])
 
-    def test_a_second_process_of_the_name_is_refused(self):
+    def test_a_second_island_of_the_name_in_a_process_is_refused(self):
         self.begin()
         with self.join():
-            with self.assertRaisesRegex(causeway.NameTaken, "already joined"):
+            with self.assertRaisesRegex(causeway.NameTaken, "this process"):
                 self.join()
+        self.join().close()
 
     def test_a_child_that_was_forked_gets_an_error(self):
         with self.attached() as island:

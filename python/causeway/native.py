@@ -14,7 +14,8 @@ import weakref
 from typing import Any, Callable, Dict, Optional
 
 from . import _library
-from .errors import DataLoss, Error, InvalidArgument, Timeout, Unavailable
+from .errors import (DataLoss, Error, InvalidArgument, NameTaken, Timeout,
+                     Unavailable)
 from .ranks import WAITING, Ranks
 from .joined_run import Run, read_run
 
@@ -40,6 +41,9 @@ class NativeIsland:
     waiting_for: what training waits for; None if there is a step to train.
     """
 
+    # The islands of this process, ended ones included.
+    _all: "weakref.WeakSet[NativeIsland]" = weakref.WeakSet()
+
     def __init__(self, options: Dict[str, Any], ranks: Ranks,
                  timeout: Optional[float]):
         """Opens the island on all ranks, on rank 0 first.
@@ -55,7 +59,10 @@ class NativeIsland:
         self.stopped = self.ended = False
         self.failure: Optional[Error] = None
         self.waiting_for: Optional[str] = None
+        self._name = (options["coordinator"], options["island"]
+                      or options["tls"] or options["tls_cert"])
         self.handle = self._open(options, timeout)
+        self._all.add(self)
         self._closing = weakref.finalize(self, self._library.causeway_close,
                                          ctypes.c_void_p(self.handle.value))
         # ctypes takes less time for arguments that need no conversion.
@@ -73,6 +80,12 @@ class NativeIsland:
                        rank_host=ranks.host())
 
         def open_rank(leader: Any) -> Any:
+            # The coordinator would only know that a process is alive.
+            if ranks.rank == 0 and any(
+                    other._name == self._name and not other.stopped
+                    for other in self._all):
+                raise NameTaken("this process already is the island of this "
+                                "name: close() ends that one")
             opened = ctypes.c_void_p()
             if ranks.size > 1:
                 options["leader"], options["rank_secret"] = leader or (
