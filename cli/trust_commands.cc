@@ -91,6 +91,11 @@ absl::Status CreateToken(const TokenFlags& flags, const Clock& now,
            << ":\n\n  " << (is_island ? "causeway-worker" : "causeway enrol")
            << " --coordinator HOST:PORT --tls DIR "
            << (is_island ? "--data FILE " : "") << "--join TOKEN\n\n";
+  if (is_island) {
+    call.err << "or, in a training loop of Python:\n\n"
+             << "  causeway.join(\"HOST:PORT\", tls=\"DIR\", "
+             << "join_token=\"TOKEN\")\n\n";
+  }
   call.out << response.join_token() << "\n";
   return absl::OkStatus();
 }

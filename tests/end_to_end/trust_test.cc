@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "common/os/file.h"
@@ -68,6 +69,8 @@ class TrustTest : public ProcessTestFixture {
                     const std::string& role = "--island") {
     const std::string output =
         Operate(state, port, {"token", "create", role, "east"});
+    EXPECT_EQ(absl::StrContains(output, "causeway.join(\"HOST:PORT\", tls="),
+              role == "--island");
     return std::string(
         absl::StripSuffix(output.substr(output.rfind("causeway1.")), "\n"));
   }
