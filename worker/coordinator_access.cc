@@ -57,11 +57,7 @@ absl::Status EnrolUnlessDone(const Clock& wall_clock, uint64_t seed,
                      " has no valid certificate (", own.message(),
                      "); an operator makes a token (causeway token create)"));
   }
-  if (!absl::IsNotFound(own)) return absl::OkStatus();
-  return absl::NotFoundError(
-      absl::StrCat(own.message(),
-                   "; --join and a token (causeway token create) get the "
-                   "certificate of --tls"));
+  return absl::IsNotFound(own) ? own : absl::OkStatus();
 }
 
 }  // namespace

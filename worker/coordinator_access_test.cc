@@ -85,7 +85,7 @@ TEST_F(CoordinatorAccessTest, WithoutACertificateTheTokenIsAskedFor) {
   absl::SetFlag(&FLAGS_join_file, "");
   EXPECT_OK(Prepare(now_));
   std::filesystem::remove_all(folder_);
-  EXPECT_THAT(Prepare(now_), IsNotFound(folder_, "--join and a token"));
+  EXPECT_THAT(Prepare(now_), IsNotFound(folder_, "a join token (--join,"));
 }
 
 // A new token may come from another authority.

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/os/file.h"
@@ -35,9 +36,14 @@ absl::StatusOr<File> ReadPem(absl::string_view flag, const std::string& path) {
   File file{.flag = flag, .path = path};
   absl::StatusOr<std::string> pem = ReadFile(path);
   if (!pem.ok()) {
-    return absl::Status(pem.status().code(),
-                        absl::StrCat("cannot read ", file.Name(), ": ",
-                                     pem.status().message()));
+    const bool of_folder =
+        absl::IsNotFound(pem.status()) && absl::EndsWith(flag, "tls");
+    return absl::Status(
+        pem.status().code(),
+        absl::StrCat("cannot read ", file.Name(), ": ", pem.status().message(),
+                     of_folder ? "; a join token (--join, join_token) gets "
+                                 "the files of this folder"
+                               : ""));
   }
   file.pem = *std::move(pem);
   return file;

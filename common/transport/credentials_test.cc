@@ -215,7 +215,8 @@ TEST_F(CredentialsTest, AFolderTakesNoOtherFiles) {
           {.tls_ca = authority_.certificate(), .tls = "/no/folder"}, now_),
       IsInvalidArgument("--tls names a"));
   EXPECT_THAT(MakeChannelCredentials({.tls = "/no/folder"}, now_),
-              IsNotFound("\"/no/folder/ca.crt\" (--tls)"));
+              IsNotFound("\"/no/folder/ca.crt\" (--tls)",
+                         "; a join token (--join, join_token) gets"));
 }
 
 TEST_F(CredentialsTest, AFolderTrustsTheCoordinatorOfItsRunOnly) {
