@@ -530,6 +530,7 @@ class Island:
                               write(folder))
             # Another rank may still be hearing of the run from this one.
             self._ranks.barrier()
+            self._native.fail(Left("resumes from a saved state"))
             self._native.close()
             try:
                 self._open()

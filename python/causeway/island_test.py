@@ -457,6 +457,8 @@ class OneIslandTest(OneIslandTestCase):
             island.load_state_dict({"island": None})
             island.load_state_dict(state)
             go_on(island)
+        self.assertIn("resumes from a saved state",
+                      self.tool("events", "--coordinator", self.address))
         # The folder stays as it is, and may also be the island's own.
         os.remove(folder / "lock")
         self.join(resume=folder).close()
