@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A process that imports modules once and forks programs that need them.
 
-A test starts tens of processes, each of which would import PyTorch for seconds,
+A test starts tens of processes, each of which would import PyTorch for seconds
 and Transformers for ten. A forked program is otherwise as one that was started:
-it has a process and a `__main__` of its own, and ends as every interpreter does.
+it has a process and a `__main__` of its own, and ends as every interpreter
+does.
 """
 
 import atexit
