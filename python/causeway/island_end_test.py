@@ -66,16 +66,23 @@ class IslandEndTest(OneIslandTestCase):
         self.assert_left("SIGTERM")
 
     def test_a_later_signal_ends_the_process(self):
+        reader, writer = os.pipe()
+        self.addCleanup(os.close, reader)
+        self.addCleanup(os.close, writer)
         child = os.fork()
         if child == 0:
             try:
                 with mock.patch("causeway.leaving._ONE_SIGNAL_SECONDS", 0):
-                    LeaveOnSigterm(lambda: None)
+                    asked = []
+                    LeaveOnSigterm(lambda: asked.append(os.write(writer, b"1")))
                     os.kill(os.getpid(), TERMINATE)
+                    while not asked:
+                        pass
                     os.kill(os.getpid(), TERMINATE)
             finally:
                 os._exit(0)
         self.assertEqual(os.waitpid(child, 0)[1], TERMINATE)
+        self.assertEqual(os.read(reader, 2), b"1")
 
     def test_a_loop_that_ends_before_the_run_is_warned(self):
         with self.assertLogs("causeway", "WARNING") as logs:

@@ -9,23 +9,26 @@ import time
 from typing import Any, Callable, Optional
 
 # A scheduler signals all processes, and the launcher among them passes the
-# signal on: within this time it is the same one.
-_ONE_SIGNAL_SECONDS = 2
+# signal on: within this time it is the same one. Python hears of a signal only
+# once an operation of PyTorch has ended, and launchers kill after as long.
+_ONE_SIGNAL_SECONDS = 30
 
 
 class LeaveOnSigterm:
     """Calls a function at the first SIGTERM; another one ends the process,
-    unless it comes within 2 seconds.
+    unless it comes within 30 seconds.
 
     Does nothing if SIGTERM has another handler, or outside the main thread. A
     child that was forked ends at its first SIGTERM, as if there were no
-    handler. From the first SIGTERM on, the end of a child raises no exception.
+    handler. From the first SIGTERM until `remove`, the end of a child raises no
+    exception.
     """
 
     def __init__(self, request_leave: Callable[[], None]):
         self._request_leave = request_leave
         self._process = os.getpid()
         self._first: Optional[float] = None
+        self._child_handler: Any = None
         self._installed = (
             threading.current_thread() is threading.main_thread()
             and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL)
@@ -43,7 +46,7 @@ class LeaveOnSigterm:
             self._first = now
             # Schedulers signal a DataLoader's processes, too. PyTorch's handler
             # would raise their end in the step that is still to be made.
-            signal.signal(signal.SIGCHLD, lambda *_: None)
+            self._child_handler = signal.signal(signal.SIGCHLD, lambda *_: None)
             self._request_leave()
 
     def remove(self) -> None:
@@ -51,3 +54,5 @@ class LeaveOnSigterm:
                 and threading.current_thread() is threading.main_thread()
                 and signal.getsignal(signal.SIGTERM) == self._handle):
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            if self._child_handler is not None:
+                signal.signal(signal.SIGCHLD, self._child_handler)

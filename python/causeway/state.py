@@ -34,8 +34,13 @@ def unpack(packed: Any, folder: str) -> None:
     """Writes the state to a folder. Raises InvalidArgument."""
     import torch
     # torch.load wraps it, and the wrapper warns about its own use.
-    packed = getattr(packed, "_untyped_storage", packed).cpu()
-    values: Any = torch.tensor((), dtype=torch.uint8, device="cpu").set_(packed)
+    packed = getattr(packed, "_untyped_storage", packed)
+    values: Any = torch.tensor((), dtype=torch.uint8, device="cpu")
+    try:
+        values = values.set_(packed.cpu())
+    except (AttributeError, TypeError, RuntimeError) as error:
+        raise InvalidArgument(
+            f"the island's state is damaged: {error}") from error
     # A ctypes.string_at would take its size as a C int.
     content = memoryview(raw_bytes(values))
     header = int.from_bytes(content[:8], "little")

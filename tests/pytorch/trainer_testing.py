@@ -59,8 +59,7 @@ class TrainerTestCase(ProcessTestCase):
                                        json.dumps(self.settings(**settings))],
                       RANK=rank, LOCAL_RANK=rank, WORLD_SIZE=2,
                       LOCAL_WORLD_SIZE=2, MASTER_ADDR="127.0.0.1",
-                      MASTER_PORT=port, TORCHELASTIC_RUN_ID="none",
-                      OMP_NUM_THREADS=1)
+                      MASTER_PORT=port, TORCHELASTIC_RUN_ID="none")
             for rank in range(2)]
         for rank in ranks:
             self.assert_ends_well(rank, code)

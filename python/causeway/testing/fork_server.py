@@ -9,6 +9,7 @@ does.
 """
 
 import atexit
+import contextlib
 import importlib
 import json
 import os
@@ -43,8 +44,10 @@ class Fork:
         return self.returncode
 
     def send_signal(self, number: int) -> None:
-        if self.poll() is None:
-            os.kill(self.pid, number)
+        # The news of its end may be on the way.
+        with contextlib.suppress(ProcessLookupError):
+            if self.poll() is None:
+                os.kill(self.pid, number)
 
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
@@ -76,7 +79,8 @@ class ForkServer:
         with self._lock:
             socket.send_fds(self._socket, [request.encode()],
                             [writer, log.fileno()])
-            fork = self._started.get()
+            # If the server has failed to import a module, its stderr says so.
+            fork = self._started.get(timeout=200)
         os.close(writer)
         fork.stdout = os.fdopen(reader, encoding="utf-8")
         return fork
@@ -106,7 +110,9 @@ def serve(connection: socket.socket) -> Optional[List[str]]:
     """Returns the program to run, in each fork; none at the end of the test."""
 
     def tell(pid: int, status: Optional[int]) -> None:
-        connection.send(json.dumps([pid, status]).encode())
+        # The test may have ended.
+        with contextlib.suppress(OSError):
+            connection.send(json.dumps([pid, status]).encode())
 
     forks = set()
     while True:

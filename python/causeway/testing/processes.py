@@ -152,7 +152,8 @@ class ProcessTestCase(unittest.TestCase):
     def fork(self, name: str, program: List[str],
              **environment: Any) -> Process:
         """Starts a program of Python, a file or `-m` and a module, with these
-        variables, from a process that has `imports`."""
+        variables, from a process that has `imports`, and read its own
+        variables when it imported them."""
         cls = type(self)
         if cls._server is None:
             cls._server = ForkServer(cls.imports)
