@@ -70,9 +70,7 @@ struct Assign {
     return "";
   }
   absl::string_view operator()(std::vector<std::string>* values) const {
-    for (const absl::string_view value : absl::StrSplit(text, ',')) {
-      values->emplace_back(value);
-    }
+    values->emplace_back(text);
     return "";
   }
 };

@@ -15,9 +15,8 @@
 //
 // Flags are --name VALUE or --name=VALUE, anywhere after the command word; a
 // boolean is --name or --name=false. A list flag takes all words up to the next
-// flag, separates them at commas, too, and may be repeated. "--" ends the
-// flags. The default that the help shows is the target's value when the flag
-// was added.
+// flag and may be repeated. "--" ends the flags. The default that the help
+// shows is the target's value when the flag was added.
 #ifndef CLI_COMMAND_LINE_H_
 #define CLI_COMMAND_LINE_H_
 

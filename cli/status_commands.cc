@@ -21,6 +21,7 @@
 #include "common/status_macros.h"
 #include "common/transport/credentials.h"
 #include "common/transport/enrolment.h"
+#include "glog/logging.h"
 #include "proto/control.grpc.pb.h"
 
 namespace causeway {
@@ -212,6 +213,8 @@ Command WatchCommand(const StatusEnvironment& environment) {
         if (environment.terminal) {
           ASSIGN_OR_RETURN(terminal,
                            Terminal::Take(STDIN_FILENO, STDOUT_FILENO));
+          // The renewer's words would disturb the screen.
+          FLAGS_minloglevel = google::GLOG_FATAL;
           watch.terminal = terminal.get();
           watch.sleep = [&](absl::Duration duration) {
             return terminal->Wait(duration);

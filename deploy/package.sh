@@ -35,9 +35,11 @@ fail() {
 cpu_only=false
 bin=
 read_options cpu_only bin "$@"
+directory="${rest[0]:-.}"
+rest=("${rest[@]:1}")
+refuse_rest
 if [[ -n "${bin}" ]]; then bin="$(realpath "${bin}")"; fi
 mapfile -t options < <("${cpu_only}" || cuda_build_options)
-directory="${rest[0]:-.}"
 for tool in dpkg-deb dpkg-shlibdeps pod2man patchelf; do
   command -v "${tool}" >/dev/null ||
     fail "${tool} is missing; install dpkg-dev, perl and patchelf"

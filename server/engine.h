@@ -326,6 +326,11 @@ class Engine {
   std::thread ticker_;
 };
 
+// Lets a configuration take the defaults of the run in `state`.
+//   FAILED_PRECONDITION  The run cannot continue with the configuration.
+absl::Status CheckContinues(StateDirectory& state, const RunRecord& run,
+                            v1::RunConfig& config);
+
 template <typename AnyEvent>
 std::invoke_result_t<AnyEvent, Effects&> Engine::Handle(AnyEvent event) {
   Effects effects;

@@ -144,12 +144,13 @@ TEST_F(EngineFetchTest, TheNewestVersionAndUpdatesAsConfiguredAreKept) {
 // Islands decode updates as the run's configuration says, which a restart can
 // change.
 TEST_F(EngineFetchTest, AnUpdateInAnEarlierEncodingIsNotSent) {
-  StartRun();
+  const std::string format = "synchronization { downlink_format: INT8 ";
+  StartRun(format + "}");
   Contribute(a_, 0);
   Contribute(b_, 0);
   ASSERT_TRUE(run_.AwaitVersion(0, 1));
   for (const bool changed : {true, false}) {
-    StartRun(changed ? "synchronization { block_size: 64 }" : "");
+    StartRun(format + (changed ? "block_size: 64 }" : "}"));
     ASSERT_OK_AND_ASSIGN(const OpenedUpdate update, OpenUpdate(a_, 0));
     EXPECT_EQ(update.response.has_object(), !changed);
     EXPECT_EQ(update.response.head().version(), 1);

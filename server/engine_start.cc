@@ -8,6 +8,7 @@
 #include <future>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -32,6 +33,18 @@ namespace causeway {
 namespace {
 
 constexpr char kConfigChanged[] = "config_changed";
+// Ends the text of a change that islands would have to know.
+constexpr char kIslandsKeep[] =
+    "; islands that have joined before keep the earlier configuration until "
+    "they are restarted";
+
+// Returns a configuration without the parts that are the coordinator's alone,
+// as good as.
+v1::RunConfig ForIslands(v1::RunConfig config) {
+  config.clear_storage();
+  config.clear_membership();
+  return config;
+}
 
 absl::StatusOr<InitialValues> OpenInitialValues(
     const Engine::Options& options) {
@@ -135,6 +148,24 @@ absl::Status CheckNotPast(StateDirectory& state, const RunRecord& run,
   return absl::OkStatus();
 }
 
+}  // namespace
+
+absl::Status CheckContinues(StateDirectory& state, const RunRecord& run,
+                            v1::RunConfig& config) {
+  StateDefaults(run.config, config);
+  const std::string difference = IdentityDifference(run.config, config);
+  if (!difference.empty()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "state directory \"", state.path(), "\" holds run ", run.run_id,
+        ", which differs from this configuration in:\n", difference,
+        "Give this run a state directory of its own, or continue that run "
+        "with its own configuration. Nothing was changed"));
+  }
+  return CheckNotPast(state, run, config);
+}
+
+namespace {
+
 // Returns the run in `state` if the configuration, which takes the run's
 // defaults, may continue it.
 absl::StatusOr<RunRecord> ContinueRun(StateDirectory& state,
@@ -156,16 +187,7 @@ absl::StatusOr<RunRecord> ContinueRun(StateDirectory& state,
         "--promote. Nothing was changed",
         options.state_dir, run.run_id));
   }
-  StateDefaults(run.config, options.config);
-  const std::string difference = IdentityDifference(run.config, options.config);
-  if (!difference.empty()) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "state directory \"", options.state_dir, "\" holds run ", run.run_id,
-        ", which differs from this configuration in:\n", difference,
-        "Give this run a state directory of its own, or continue that run "
-        "with its own configuration. Nothing was changed"));
-  }
-  RETURN_IF_ERROR(CheckNotPast(state, run, options.config));
+  RETURN_IF_ERROR(CheckContinues(state, run, options.config));
   return run;
 }
 
@@ -183,12 +205,24 @@ absl::StatusOr<RunHealth::Options> HealthOptions(
     last_end = std::max(last_end, member.ended_at);
   }
   if (last_end > absl::InfinitePast()) options.last_end = last_end;
-  ASSIGN_OR_RETURN(const std::vector<v1::Event> pauses,
-                   log.NewestEvents(0, 1, {.kinds = {"run_paused"}}));
-  if (!pauses.empty()) options.last_pause = ToTime(pauses[0].time());
+  // A second pause gives only another reason.
+  constexpr uint64_t kMost = 100;
+  ASSIGN_OR_RETURN(
+      const std::vector<v1::Event> pauses,
+      log.NewestEvents(0, kMost, {.kinds = {"run_paused", "run_resumed"}}));
+  bool is_paused = false;
+  for (const v1::Event& event : pauses) {
+    const bool pauses_run = event.kind() == "run_paused";
+    if (pauses_run && !is_paused) options.last_pause = ToTime(event.time());
+    is_paused = pauses_run;
+  }
   ASSIGN_OR_RETURN(const std::vector<v1::Event> changes,
-                   log.NewestEvents(0, 1, {.kinds = {kConfigChanged}}));
-  if (!changes.empty()) options.config_changed = ToTime(changes[0].time());
+                   log.NewestEvents(0, kMost, {.kinds = {kConfigChanged}}));
+  for (const v1::Event& event : changes) {
+    if (absl::EndsWith(event.text(), kIslandsKeep)) {
+      options.config_changed = ToTime(event.time());
+    }
+  }
   return options;
 }
 
@@ -258,8 +292,11 @@ absl::StatusOr<std::vector<CoordinatorEvent>> StartEvents(
          absl::StrCat(
              absl::StrJoin(absl::StrSplit(changes, '\n', absl::SkipEmpty()),
                            "; "),
-             "; islands that have joined before keep the earlier "
-             "configuration until they are restarted")});
+             ConfigDifference(ForIslands(leader.config),
+                              ForIslands(options.config))
+                     .empty()
+                 ? ""
+                 : kIslandsKeep)});
   }
   return events;
 }
@@ -314,7 +351,6 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(Options options,
                       ->RemoveUnreferenced(run.run_id, storage.versions_kept(),
                                            storage.update_history())
                       .status());
-  RETURN_IF_ERROR(state->log().RecordConfig(run.config));
   ASSIGN_OR_RETURN(std::vector<Member> members, state->log().Members());
   ASSIGN_OR_RETURN(
       CoordinatorHistory history,
@@ -330,7 +366,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(Options options,
   ASSIGN_OR_RETURN(RunHealth::Options health,
                    HealthOptions(run.config, schedule, members, state->log()));
   // The event of this start is not in the log yet.
-  if (events.back().kind == kConfigChanged) {
+  if (absl::EndsWith(events.back().text, kIslandsKeep)) {
     health.config_changed = options.now();
   }
   ASSIGN_OR_RETURN(
@@ -351,6 +387,8 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(Options options,
   if (engine->run_state() == v1::FINISHED && ends.empty()) {
     events.push_back(RunFinished());
   }
+  // A later start finds no change in this configuration.
+  RETURN_IF_ERROR(engine->state_->log().RecordConfig(run.config));
   engine->StartThreads(std::move(events));
   return engine;
 }

@@ -237,6 +237,7 @@ TEST_F(EngineStartTest, ARunContinuesWithTheConfigurationOfTheStart) {
   run_.AdvanceSeconds(1);
   v1::RunConfig changed = config_;
   changed.mutable_membership()->set_lease_seconds(2);
+  changed.mutable_training()->set_learning_rate(0.5);
   // The second start changes nothing.
   for (int start = 0; start < 2; ++start) {
     ASSERT_OK(run_.Start(changed));
@@ -250,7 +251,8 @@ TEST_F(EngineStartTest, ARunContinuesWithTheConfigurationOfTheStart) {
         const std::vector<v1::Event> events,
         run_.engine().log().NewestEvents(0, 9, {.kinds = {"config_changed"}}));
     ASSERT_EQ(events.size(), 1);
-    EXPECT_THAT(events[0].text(), HasSubstr("lease_seconds: 10 -> 2; islands"));
+    EXPECT_THAT(events[0].text(), HasSubstr("lease_seconds: 10 -> 2"));
+    EXPECT_THAT(events[0].text(), HasSubstr("; islands that have joined"));
   }
   EXPECT_EQ(run_.engine().ListIslands(false).islands_size(), 2);
   run_.AdvanceSeconds(3);

@@ -43,9 +43,11 @@ constexpr absl::Duration kStepInterval = absl::Milliseconds(100);
 
 // Returns the coordinator from which this state directory took its run over, if
 // it did. With `promote`, takes it over, also from coordinators that elect
-// their leader; returns a record also if the run is this coordinator's already.
+// their leader, unless `config` cannot continue the run; returns a record also
+// if the run is this coordinator's already.
 absl::StatusOr<std::optional<LeaderRecord>> FindTakenOver(
-    const std::string& state_dir, bool promote) {
+    const std::string& state_dir, bool promote,
+    std::optional<v1::RunConfig> config) {
   ASSIGN_OR_RETURN(const std::unique_ptr<StateDirectory> state,
                    StateDirectory::Open(state_dir, {}));
   ASSIGN_OR_RETURN(LeaderRecord leader, state->log().LoadLeader());
@@ -53,6 +55,10 @@ absl::StatusOr<std::optional<LeaderRecord>> FindTakenOver(
   const bool has_followed = !leader.address.empty();
   if (leader.is_followed || leader.is_elected) {
     if (!promote) return std::nullopt;
+    if (config.has_value()) {
+      ASSIGN_OR_RETURN(const RunRecord run, state->log().LoadRun());
+      RETURN_IF_ERROR(CheckContinues(*state, run, *config));
+    }
     ASSIGN_OR_RETURN(const uint64_t epoch, state->log().TakeOver());
     LOG(INFO) << "taking over from "
               << (has_followed ? leader.address : "an election") << ", epoch "
@@ -324,13 +330,15 @@ absl::Status RunFollower(ServeOptions options, const std::string& leader,
                          const std::optional<v1::RunConfig>& config) {
   options.end_when_replaced = !leader.empty();
   const absl::StatusOr<std::optional<LeaderRecord>> before =
-      FindTakenOver(options.state_dir, promote);
+      FindTakenOver(options.state_dir, promote, config);
   LeadEnd end = LeadEnd::kReplaced;
   if (before.ok() && before->has_value()) {
     const LeaderRecord& taken = **before;
     ASSIGN_OR_RETURN(end, Lead(options, config.value_or(taken.config),
                                taken.address, nullptr));
-  } else if (leader.empty()) {
+  } else if (leader.empty() || (config.has_value() &&
+                                absl::IsFailedPrecondition(before.status()))) {
+    // Only --promote comes with a configuration, which may not fit the run.
     RETURN_IF_ERROR(before.status());
     return absl::FailedPreconditionError(
         absl::StrCat("--promote: ", options.state_dir, " has no run"));

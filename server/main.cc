@@ -150,9 +150,9 @@ ABSL_FLAG(
     causeway::DurationFlag, certificate_life,
     causeway::DurationFlag{absl::Hours(24 * 7)},
     "With --tls auto: how long the certificates that tokens give are valid, "
-    "such as 168h. They are renewed after two thirds of that. The "
-    "coordinator's "
-    "own ones, in STATE_DIR/tls, are valid for 30 days.");
+    "such as 168h. They are renewed after two thirds of that. Those in "
+    "STATE_DIR/tls, which are the coordinator's and the first operator's, are "
+    "valid for 30 days.");
 ABSL_FLAG(std::string, tls_cert, "",
           "PEM file: the coordinator's certificate, with its chain. Turns TLS "
           "on; without it everything is plain text.");
@@ -420,7 +420,8 @@ int Main() {
     config = *std::move(loaded);
   }
   if (is_copy) {
-    return ExitCode(kProgram, RunFollower(*options, leader, promote, config));
+    const absl::Status status = RunFollower(*options, leader, promote, config);
+    return leader.empty() ? LeadExitCode(status) : ExitCode(kProgram, status);
   }
   if (absl::GetFlag(FLAGS_etcd).empty()) {
     return LeadExitCode(Lead(*options, *config, "", nullptr).status());

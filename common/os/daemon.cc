@@ -173,7 +173,7 @@ std::string FlagProblem(absl::Span<char* const> words, bool& has_help) {
       absl::string_view positive = name;
       const bool negates = !has_value && absl::ConsumePrefix(&positive, "no") &&
                            absl::FindCommandLineFlag(positive) != nullptr;
-      has_help |= name == "help" && !has_value;
+      has_help |= absl::StartsWith(name, "help") && !has_value;
       if (negates || AsksForHelp(name)) continue;
       return absl::StrCat("there is no flag --", name);
     }

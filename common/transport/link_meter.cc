@@ -31,7 +31,7 @@ void LinkMeter::Add(uint64_t bytes, bool again) {
   bytes_ += bytes;
   if (again) bytes_again_ += bytes;
   if (under_way_ == 0) return;
-  Point point = {.busy = BusyLocked(), .bytes = timed_bytes_};
+  Point point = {.busy = now_() - busy_since_, .bytes = timed_bytes_};
   timed_bytes_ += bytes;
   if (counts_ == Counts::kArrived) point.bytes = timed_bytes_;
   if (!points_.empty() && point.busy - points_.back().busy < kWindow / 100) {
@@ -66,8 +66,10 @@ double LinkMeter::RateUnderWay(const Point& now) const {
   // Bytes cannot pass faster than they were added.
   if (counts_ == Counts::kOutgoing) rate = std::min(rate, mean);
   // The transfer stalls: nothing was added for kWindow.
-  if (!points_.empty() && now.busy - points_.back().busy > kWindow) {
-    rate = std::min(rate, Slope(points_.front(), now));
+  const absl::Duration elapsed = now_() - busy_since_;
+  if (!points_.empty() && elapsed - points_.back().busy > kWindow) {
+    rate = std::min(
+        rate, Slope(points_.front(), {.busy = elapsed, .bytes = now.bytes}));
   }
   return rate;
 }

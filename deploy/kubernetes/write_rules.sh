@@ -8,8 +8,10 @@
 set -euo pipefail
 
 if [[ "${1:-}" == -* ]]; then
-  echo "usage: write_rules.sh [FOLDER]"
-  if [[ "$*" == --help || "$*" == -h ]]; then exit 0; else exit 2; fi
+  usage="usage: write_rules.sh [FOLDER]"
+  if [[ "$*" == --help || "$*" == -h ]]; then echo "${usage}" && exit 0; fi
+  echo "${usage}" >&2
+  exit 2
 fi
 cd "${1:-deploy}"
 rules=kubernetes/alerts/rules.yaml

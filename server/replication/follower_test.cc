@@ -480,7 +480,7 @@ TEST_F(FollowerTest, IslandsReadWhatIsPublished) {
   EXPECT_EQ(code([](auto& r) { r.set_fragment(9); }),
             absl::StatusCode::kNotFound);
   // A restart of the leader can change the encoding that islands decode.
-  copy.Connect(1, {.block_size = 64});
+  copy.Connect(1, {.format = v1::BF16});
   EXPECT_EQ(code([](auto& r) { r.set_from_version(0); }),
             absl::StatusCode::kNotFound);
   copy.Connect(1, SpecOf(own.response.object()));

@@ -307,8 +307,14 @@ TEST(CoordinatorEffects, OfOperatorsRequests) {
       TakeLines(run),
       ElementsAre("flags started paused: maintenance",
                   "run_paused [] the run is paused: maintenance", "view"));
-  ASSERT_OK(run.core().Pause("again", run.now(), run.effects()));
-  EXPECT_THAT(TakeLines(run), IsEmpty());
+  for (const char* reason : {"maintenance", ""}) {
+    ASSERT_OK(run.core().Pause(reason, run.now(), run.effects()));
+    EXPECT_THAT(TakeLines(run), IsEmpty());
+  }
+  ASSERT_OK(run.core().Pause("repair", run.now(), run.effects()));
+  EXPECT_THAT(TakeLines(run),
+              ElementsAre("flags started paused: repair",
+                          "run_paused [] the run is paused: repair", "view"));
   ASSERT_OK(run.Contribute(Contribution(a, 0)));
   EXPECT_THAT(run.closed_rounds(), IsEmpty());
   ASSERT_OK(run.core().Resume(run.now(), run.effects()));

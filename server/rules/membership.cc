@@ -136,7 +136,8 @@ absl::StatusOr<Membership::JoinResult> Membership::Join(
         "run ", options_.run_id, " already has ", live_count(),
         " live islands, as many as membership.max_islands allows"));
   }
-  // A process that ended before it heard of a drain still has to leave.
+  // A process whose membership ended before it heard of a drain still has to
+  // leave.
   const bool goes_on = known != members_.end() &&
                        known->second.state != v1::IslandStatus::LEFT &&
                        known->second.instance_id == request.instance_id();

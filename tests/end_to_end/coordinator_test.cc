@@ -25,10 +25,10 @@ using testing::HasSubstr;
 class CoordinatorProgramTest : public ProcessTestFixture {
  protected:
   void SetUp() override { WriteRunOf(20); }
-  void WriteRunOf(int total_steps) {
+  void WriteRunOf(int total_steps, absl::string_view name = "test") {
     WriteRun(absl::StrCat(
-        "name: 'test' training { batch_size: 1 total_steps: ", total_steps,
-        " } synchronization { inner_steps_per_round: 10 }"));
+        "name: '", name, "' training { batch_size: 1 total_steps: ",
+        total_steps, " } synchronization { inner_steps_per_round: 10 }"));
   }
 };
 
@@ -111,12 +111,19 @@ TEST_F(CoordinatorProgramTest, ElectedLeadersMustBeElectedOrPromotedAgain) {
   EXPECT_THAT(refused->Output(), HasSubstr("start with --etcd, or,"));
   // A promoted coordinator leads with the configuration that it is given, or
   // else with the last one. The second start finds a directory that leads.
-  WriteRunOf(40);
-  for (const std::string config : {"run.textproto", ""}) {
-    start(CoordinatorCommand(
+  const auto promoted = [&](const std::string& config) {
+    return CoordinatorCommand(
         0, "state",
         {"--promote",
-         absl::StrCat("--config=", config.empty() ? "" : Path(config))}));
+         absl::StrCat("--config=", config.empty() ? "" : Path(config))});
+  };
+  WriteRunOf(20, "other");
+  auto other = Start("other", promoted("run.textproto"));
+  EXPECT_EQ(other->Wait(), 2);
+  EXPECT_THAT(other->Output(), HasSubstr("Nothing was changed"));
+  WriteRunOf(40);
+  for (const std::string config : {"run.textproto", ""}) {
+    start(promoted(config));
     ASSERT_OK_AND_ASSIGN(const std::unique_ptr<StateDirectory> state,
                          StateDirectory::Open(Path("state"), {}));
     EXPECT_EQ(state->log().LoadRun()->epoch, 6);

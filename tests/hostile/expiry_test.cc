@@ -120,9 +120,9 @@ TEST_F(ExpiryTest, ANewEnrolmentNeedsNoRestart) {
   ASSERT_TRUE(coordinator->AwaitOutput("waiting for islands"))
       << coordinator->Output();
   const std::string address = absl::StrCat("--coordinator=127.0.0.1:", Port());
-  const auto token = [&] {
+  const auto token = [&](const std::string& role, const std::string& name) {
     const std::string output =
-        RunTool({"token", "create", "--island", "north", address,
+        RunTool({"token", "create", role, name, address,
                  absl::StrCat("--tls=", Path("state"), "/tls/operator")});
     return absl::StrCat("--join=",
                         absl::StripTrailingAsciiWhitespace(
@@ -130,14 +130,15 @@ TEST_F(ExpiryTest, ANewEnrolmentNeedsNoRestart) {
   };
   const std::string folder = absl::StrCat("--tls=", Path("north-tls"));
   command = WorkerCommand("north", Port());
-  command.insert(command.end(),
-                 {"--simulated_step_seconds=0.02", folder, token()});
+  command.insert(command.end(), {"--simulated_step_seconds=0.02", folder,
+                                 token("--island", "north")});
   const auto north = Start("north", command);
   ASSERT_TRUE(north->AwaitOutput("joined run")) << north->Output();
   const auto follow = [&](const std::string& name) {
-    std::filesystem::copy(Path("state/tls/operator"), Path(name));
+    const std::string own = absl::StrCat("--tls=", Path(name + "-tls"));
+    RunTool({"enrol", address, own, token("--operator", name)});
     return Start(name, {ProgramPath("cli/causeway"), "events", "--follow",
-                        "--all", address, absl::StrCat("--tls=", Path(name))});
+                        "--all", address, own});
   };
   const auto events = follow("events");
   const auto late = follow("late");
@@ -152,7 +153,7 @@ TEST_F(ExpiryTest, ANewEnrolmentNeedsNoRestart) {
       << events->Output();
   ASSERT_TRUE(north->AwaitOutput("`causeway enrol` with a new token"))
       << north->Output();
-  RunTool({"enrol", address, folder, token()});
+  RunTool({"enrol", address, folder, token("--island", "north")});
   EXPECT_TRUE(coordinator->AwaitOutput("north joined (incarnation 2",
                                        absl::Seconds(60)))
       << north->Output();

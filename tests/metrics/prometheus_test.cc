@@ -67,7 +67,7 @@ constexpr char kElected[] = "causeway_etcd_up";
 // nor an election.
 bool IsEmptyQuery(const std::string& query) {
   return absl::StrContains(query, "link_pace_bytes_per_second") ||
-         absl::StrContains(query, "certificate_expiry") ||
+         absl::StrContains(query, "certificate_") ||
          absl::StrContains(query, kElected);
 }
 

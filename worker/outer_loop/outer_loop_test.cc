@@ -450,15 +450,6 @@ TEST_F(ResumeTest, TrainingThatTheRunHasMergedCountsOnce) {
   EXPECT_EQ(driver_->loop().exchange(1).version(), 1);
 }
 
-// Training made before the update comes would be lost with it.
-TEST_F(ResumeTest, CatchesUpWithWhatTheRunHasMergedBeforeItTrains) {
-  Resume(2, 0);
-  driver_->Connect();
-  EXPECT_THAT(driver_->Train(), ElementsAre("begin from checkpoint", "wait"));
-  driver_->ReceiveUpdate(0, false, {.tokens = 40, .inner_steps = 4});
-  EXPECT_THAT(driver_->Train(0), ElementsAre("mix 0", "snapshot 1", "wait"));
-}
-
 // All training in the checkpoint is merged, but others may wait for a
 // contribution to the last round.
 TEST_F(ResumeTest, RepeatsTheLastStepIfItHasNothingToSend) {

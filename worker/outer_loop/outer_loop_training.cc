@@ -73,13 +73,6 @@ std::optional<TrainerAction> OuterLoop::Synchronize() {
       return ApplyUpdate(id);
     }
   }
-  for (uint32_t id = 0; id < fragments_.size(); ++id) {
-    // Updates to which an earlier process may have contributed take training
-    // made before them along. That of the open round is not there yet.
-    const uint64_t earlier_until = fragments_[id].window.earlier_until();
-    const bool behind = fragments_[id].exchange.version() + 1 < earlier_until;
-    if (behind) return ApplyOrWait(id);
-  }
   if (step_ >= schedule_->total_steps()) return Finish();
   for (; next_send_ < sends_.size(); ++next_send_) {
     const SyncSchedule::Send& send = sends_[next_send_];

@@ -392,7 +392,9 @@ absl::Status BulkTransfers::Receive(
     if (!has_chunk) break;
     RETURN_IF_ERROR(bytes.Add(chunk));
     down_.Add(chunk.size());
-    if (!transfer.has_value()) transfer.emplace(&down_);
+    if (!transfer.has_value() && turn + 1 >= incoming.lanes.size()) {
+      transfer.emplace(&down_);
+    }
     RETURN_IF_ERROR(progress());
   }
   // The lane without further chunks says why; a broken lane does not wait for

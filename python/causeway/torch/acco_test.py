@@ -181,6 +181,8 @@ def lose_rank_1(rank: int, how: str, over: Any) -> Optional[list[str]]:
     model = make_model("plain")
     acco = Acco(model, torch.optim.AdamW, timeout=datetime.timedelta(
         seconds=2 if how == "late" else 60))
+    # Rank 0 has got ready when rank 1 is lost.
+    dist.barrier()
     batches = Batches(model, rank)
 
     def micro_batch() -> tuple[Tensor, int]:
