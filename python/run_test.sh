@@ -31,7 +31,8 @@ fi
 
 file="$1"
 shift
-export PYTHONPATH="${PWD}/python" PYTHONDONTWRITEBYTECODE=1
+# Processes that share the cores would wait for each other's threads.
+export PYTHONPATH="${PWD}/python" PYTHONDONTWRITEBYTECODE=1 OMP_NUM_THREADS=1
 case "${file}" in
   # A script's own folder comes first in its path, and there causeway/torch
   # would hide PyTorch. A module's does not.
