@@ -38,8 +38,8 @@ constexpr char kIslandsKeep[] =
     "; islands that have joined before keep the earlier configuration until "
     "they are restarted";
 
-// Returns a configuration without the parts that are the coordinator's alone,
-// as good as.
+// Returns a configuration without the parts that the coordinator uses almost
+// alone.
 v1::RunConfig ForIslands(v1::RunConfig config) {
   config.clear_storage();
   config.clear_membership();

@@ -75,7 +75,8 @@ class IslandCheckpointStore {
   absl::StatusOr<std::optional<IslandState>> Load() const {
     return LoadFrom(directory_);
   }
-  // The same for a directory that need not exist, be writable or be free.
+  // LoadFrom does the same for a directory that need not exist, be writable or
+  // be free.
   static absl::StatusOr<std::optional<IslandState>> LoadFrom(
       const std::string& directory) {
     return Read(directory, /*values=*/true);

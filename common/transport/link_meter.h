@@ -118,9 +118,9 @@ class LinkMeter {
   uint64_t bytes_again_ ABSL_GUARDED_BY(mu_) = 0;
   // The starts of busy times in the last kWindow, and one that is older.
   std::deque<Point> begins_ ABSL_GUARDED_BY(mu_) = {Point()};
-  // Points of the last kWindow of the current busy time, from its start, with
-  // the round trip. There is at most one per hundredth of kWindow, with the
-  // bytes that have passed when a chunk is added.
+  // Points of the last kWindow of the current busy time, at most one per
+  // hundredth of it, with the bytes that have passed when a chunk is added.
+  // Their times count from its start and include the round trip.
   std::deque<Point> points_ ABSL_GUARDED_BY(mu_);
   // The rate at the end of the last busy time.
   double last_rate_ ABSL_GUARDED_BY(mu_) = 0;

@@ -320,7 +320,7 @@ class Island:
                 return
             attachment.stream.follow(native)
         if hook.skipped():
-            # What was reported of it is not the next step's.
+            # Reports of it do not count for the next step.
             self._tokens = self._loss = None
             return
         try:

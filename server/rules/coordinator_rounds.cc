@@ -212,7 +212,7 @@ void Coordinator::LeaveOut(const v1::ContributionHeader& header,
 }
 
 void Coordinator::TakeOver(const IncarnationKey& key, Effects& effects) {
-  // By fragment.
+  // The contributions to the open round of each fragment.
   std::vector<std::map<IncarnationKey, OpenTokens>> open;
   for (uint32_t fragment = 0; fragment < rounds_.size(); ++fragment) {
     open.push_back(Open(fragment, key.island_id));

@@ -345,7 +345,8 @@ void RunHealth::Describe(const Details& details, absl::Time now,
   for (const auto& [island, since] : other_data_since_) {
     problems.push_back(OtherData(island, since));
   }
-  // Islands learn the configuration when they join.
+  // A process learns the configuration when it first joins. One that has been
+  // evicted and joined again since the change is not noticed.
   std::vector<absl::string_view> earlier;
   for (const auto& [name, member] : details.members) {
     if (member.state == v1::IslandStatus::LIVE &&

@@ -59,7 +59,8 @@ namespace causeway {
 
 struct RunRecord {
   std::string run_id;
-  // That of the run's first start, with every field filled in.
+  // The run was first started with this configuration. Every field is filled
+  // in.
   v1::RunConfig config;
   v1::FragmentPlan plan;
   absl::Time created_at;
