@@ -171,7 +171,12 @@ void LogFeed::Acknowledge(const std::string& name, uint64_t index) {
   if (found == followers_.end()) return;
   Follower& follower = found->second;
   follower.durable = std::max(follower.durable, index);
-  if (follower.is_due || follower.durable < NewestIndex()) return;
+  if (!follower.is_due && follower.durable >= NewestIndex()) {
+    MakeDue(name, follower);
+  }
+}
+
+void LogFeed::MakeDue(const std::string& name, Follower& follower) {
   follower.is_due = true;
   unsteady_.erase(name);
   if (!is_set_) MarkInSync(name, follower);
@@ -246,11 +251,10 @@ void LogFeed::Leave(const std::string& name, const std::string& why) {
        absl::StrCat("follower ", name, " has disconnected: ", why)});
 }
 
-absl::Time LogFeed::LacksSince(const Follower& follower) const {
-  if (follower.durable >= NewestIndex()) return absl::InfiniteFuture();
-  if (follower.durable < begin_.index()) return follower.joined_at;
-  return std::max(follower.joined_at,
-                  kept_[follower.durable - begin_.index()].at);
+absl::Time LogFeed::SeenAfter(uint64_t index) const {
+  if (index >= NewestIndex()) return absl::InfiniteFuture();
+  if (index < begin_.index()) return absl::InfinitePast();
+  return kept_[index - begin_.index()].at;
 }
 
 std::vector<CoordinatorEvent> LogFeed::Tick(absl::Time now) {
@@ -262,9 +266,14 @@ std::vector<CoordinatorEvent> LogFeed::Tick(absl::Time now) {
   for (auto& [name, follower] : followers_) {
     // Count from now for a follower that was set before it came.
     if (follower.joined_at == absl::InfinitePast()) follower.joined_at = now;
-    if (!follower.is_due || now - LacksSince(follower) < kBehindAfter) continue;
-    follower.is_due = false;
-    if (!is_set_) MarkBehind(name, follower);
+    if (!follower.is_due) {
+      if (now - SeenAfter(follower.durable) < kCaughtUpWithin) {
+        MakeDue(name, follower);
+      }
+    } else if (now - LacksSince(follower) >= kBehindAfter) {
+      follower.is_due = false;
+      if (!is_set_) MarkBehind(name, follower);
+    }
   }
   return std::exchange(events_, {});
 }

@@ -10,8 +10,10 @@
 //   // Write the record to the disk, and the change to the log.
 //   feed.AwaitDurable(log.Position().index(), sync_replicas);
 //
-// A follower is in sync once it has everything. Once it has lacked a change for
-// kBehindAfter, versions no longer wait for it until it has everything again.
+// A follower is in sync once it has everything, or lacks only changes of the
+// last kCaughtUpWithin: with changes faster than its round trip it never has
+// the newest one. Once it has lacked a change for kBehindAfter, versions no
+// longer wait for it until it has caught up again.
 // Where coordinators are elected (server/election), the feed only proposes
 // changes of this set (DueInSync), and versions wait for all followers of
 // SetInSync, connected or not.
@@ -20,6 +22,7 @@
 #ifndef SERVER_REPLICATION_LOG_FEED_H_
 #define SERVER_REPLICATION_LOG_FEED_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -47,6 +50,7 @@ namespace causeway {
 class LogFeed {
  public:
   static constexpr absl::Duration kBehindAfter = absl::Seconds(5);
+  static constexpr absl::Duration kCaughtUpWithin = absl::Seconds(1);
   // The kept changes take about this many bytes.
   static constexpr uint64_t kMostBytes = 16 << 20;
 
@@ -169,10 +173,18 @@ class LogFeed {
     absl::Time joined_at = absl::InfinitePast();
   };
 
+  // Returns the time at which Tick first saw the change after the first
+  // `index`; infinite future if it has seen none, infinite past if the change
+  // is no longer kept.
+  absl::Time SeenAfter(uint64_t index) const ABSL_SHARED_LOCKS_REQUIRED(mu_);
   // Returns the time since which a follower has lacked a change; infinite
   // future if it lacks none that Tick has seen.
   absl::Time LacksSince(const Follower& follower) const
-      ABSL_SHARED_LOCKS_REQUIRED(mu_);
+      ABSL_SHARED_LOCKS_REQUIRED(mu_) {
+    return std::max(follower.joined_at, SeenAfter(follower.durable));
+  }
+  void MakeDue(const std::string& name, Follower& follower)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Change the state of a follower and record it.
   void MarkInSync(const std::string& name, Follower& follower)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -123,6 +123,20 @@ TEST_F(LogFeedTest, AFollowerIsInSyncWhileItKeepsUp) {
   EXPECT_THAT(feed_.Report(late), IsEmpty());
 }
 
+TEST_F(LogFeedTest, AFollowerThatNeverHasTheNewestChangeIsInSync) {
+  ASSERT_OK(feed_.Join("f", "there:1", kNow));
+  Add(11);
+  feed_.Tick(kNow);
+  feed_.Acknowledge("f", 10);
+  const absl::Time later = kNow + LogFeed::kCaughtUpWithin;
+  feed_.Tick(later);
+  EXPECT_EQ(StateOfFirst(), v1::FollowerStatus::CATCHING_UP);
+  Add(12);
+  feed_.Acknowledge("f", 11);
+  feed_.Tick(later);
+  EXPECT_EQ(StateOfFirst(), v1::FollowerStatus::IN_SYNC);
+}
+
 TEST_F(LogFeedTest, AFollowerThatComesAgainAndAgainIsRecordedOnce) {
   for (int i = 0; i < 3; ++i) {
     ASSERT_OK(feed_.Join("f", "there:1", kNow));
