@@ -16,7 +16,6 @@
 #include "absl/strings/substitute.h"
 #include "common/as_bytes.h"
 #include "common/checkpoint/initial_values.h"
-#include "common/config/kept_defaults.h"
 #include "common/config/run_config.h"
 #include "common/os/machine.h"
 #include "common/proto_time.h"
@@ -37,6 +36,25 @@ constexpr char kConfigChanged[] = "config_changed";
 constexpr char kIslandsKeep[] =
     "; islands that have joined before keep the earlier configuration until "
     "they are restarted";
+
+// A run keeps the defaults that it began with, even if later versions have
+// others. So its stored configuration states each field whose default has ever
+// changed: sets those that `config` leaves out to their values in `source`,
+// which may be the same object.
+void StateDefaults(const v1::RunConfig& source, v1::RunConfig& config) {
+  v1::OuterOptimizerConfig& outer = *config.mutable_outer_optimizer();
+  if (!outer.has_learning_rate()) {
+    outer.set_learning_rate(source.outer_optimizer().learning_rate());
+  }
+  if (!outer.has_momentum()) {
+    outer.set_momentum(source.outer_optimizer().momentum());
+  }
+  v1::SynchronizationConfig& sync = *config.mutable_synchronization();
+  if (!sync.has_inner_steps_per_round()) {
+    sync.set_inner_steps_per_round(
+        source.synchronization().inner_steps_per_round());
+  }
+}
 
 // Returns a configuration without the parts that the coordinator uses almost
 // alone.

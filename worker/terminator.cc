@@ -36,7 +36,7 @@ std::string Reason(int signal) {
 bool IsInterrupted() { return interrupted; }
 
 bool PauseUnlessInterrupted(absl::Duration pause) {
-  interrupted = AwaitTerminationSignal(pause) != 0;
+  if (AwaitTerminationSignal(pause) != 0) interrupted = true;
   return !interrupted;
 }
 

@@ -259,15 +259,8 @@ ordered_json Report::ToJson() const {
 }
 
 void PrintReport(const ordered_json& report, std::ostream& out) {
-  Table table({{"SETTING"},
-               {"NETWORK"},
-               {"UTILIZATION", Table::kRight},
-               {"TRAINING", Table::kRight},
-               {"UP MB", Table::kRight},
-               {"DOWN MB", Table::kRight},
-               {"PEAK MBIT/S", Table::kRight},
-               {"FALSE EVICTIONS", Table::kRight},
-               {"VAL LOSS", Table::kRight}});
+  Table table({"SETTING", "NETWORK", ">UTILIZATION", ">TRAINING", ">UP MB",
+               ">DOWN MB", ">PEAK MBIT/S", ">FALSE EVICTIONS", ">VAL LOSS"});
   for (const ordered_json& group : report["settings"]) {
     const auto figure = [&](const char* name) {
       return group[name].get<double>();

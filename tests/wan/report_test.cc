@@ -130,6 +130,7 @@ TEST(ReportTest, PrintsALinePerSettingAndNetworkInTheirOrder) {
   std::ostringstream out;
   PrintReport(report.ToJson(), out);
   const std::string text = out.str();
+  EXPECT_THAT(text, HasSubstr("UTILIZATION"));
   EXPECT_THAT(text, HasSubstr("99.50 %"));
   EXPECT_LT(text.find("vanilla"), text.find("streaming"));
   EXPECT_EQ(text.find("vanilla"), text.rfind("vanilla"));
