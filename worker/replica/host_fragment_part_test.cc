@@ -177,7 +177,6 @@ TEST(HostFragmentPartTest, AContributionMayEndBesideTheUpdate) {
       Encode(options.uplink, Sum(Wave(2), ErrorOf(options, Wave(1)))).value());
 }
 
-// Parameters that rest are read where they are.
 TEST(HostFragmentPartTest, AnEdgeTakesNoFreshMemoryInEachRound) {
   constexpr int64_t kHeld = 1000;
   constexpr int64_t kEncoded = 1 << 16;
@@ -209,6 +208,7 @@ TEST(HostFragmentPartTest, AnEdgeTakesNoFreshMemoryInEachRound) {
   EXPECT_EQ(places.size(), 1);
 }
 
+// Parameters that rest are read where they are.
 TEST(HostFragmentPartTest, ParametersThatRestContributeTheSame) {
   // The fragment's tensors may be apart in the model, and end within strips.
   constexpr int64_t kFirst = kStripValues / 2;
