@@ -21,7 +21,7 @@ namespace causeway {
 bool IsInterrupted();
 
 // Waits for `pause` before there is a Terminator. Returns false if a signal has
-// come.
+// come, now or earlier.
 bool PauseUnlessInterrupted(absl::Duration pause);
 
 // Calls `leave` with the reason at the first termination signal or notice of

@@ -47,6 +47,9 @@ TEST(TerminatorTest, SignalsAtOnceAreOneRequest) {
     }
     EXPECT_EQ(stopped, later);
   }
+  // A pause without a signal does not forget them.
+  EXPECT_FALSE(PauseUnlessInterrupted(absl::ZeroDuration()));
+  EXPECT_TRUE(IsInterrupted());
 }
 
 }  // namespace
