@@ -42,9 +42,10 @@ void PlaceHolder::Run() {
   // An answer comes at once if the key is written.
   place_.table->Put(HeldKey(place_.rank), "").IgnoreError();
   do {
-    if (connected_ && place_.table->Put(ConnectedKey(place_.rank), "").code() !=
-                          absl::StatusCode::kDeadlineExceeded) {
-      return;
+    if (connected_) {
+      const absl::Status told =
+          place_.table->Put(ConnectedKey(place_.rank), "");
+      if (told.ok() || absl::IsAlreadyExists(told)) return;
     }
     place_.table->Get(HeldKey(place_.rank), kAsk).IgnoreError();
   } while (!stop_.WaitForNotificationWithTimeout(kLook));

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
@@ -97,6 +98,28 @@ TEST_F(CrewWatchTest, ALeaderThatWasStoppedReportsNobody) {
   absl::SleepFor(absl::Milliseconds(500));
   first = std::make_unique<PlaceHolder>(places_[1]);
   EXPECT_OK(CheckUnconnected(absl::Seconds(1), server_->table()));
+}
+
+// A table that the network does not reach for a moment.
+class AwayAtFirst : public LocalRendezvous {
+ public:
+  absl::Status Put(absl::string_view key, absl::string_view value) override {
+    const bool is_away = key == "connected/1" && std::exchange(is_away_, false);
+    return is_away ? absl::UnavailableError("no route to host")
+                   : LocalRendezvous::Put(key, value);
+  }
+
+ private:
+  bool is_away_ = true;
+};
+
+TEST_F(CrewWatchTest, AProcessThatIsConnectedSaysSoUntilItIsHeard) {
+  auto table = std::make_unique<AwayAtFirst>();
+  Rendezvous& leaders = *table;
+  const CrewPlace place = {.rank = 1, .size = 2, .table = std::move(table)};
+  PlaceHolder holder(place);
+  holder.Connected();
+  EXPECT_OK(leaders.Get("connected/1", absl::Seconds(60)));
 }
 
 TEST_F(CrewWatchTest, NobodyIsReportedOnceAllAreConnected) {
