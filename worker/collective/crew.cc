@@ -52,16 +52,22 @@ std::string PlaceText(int rank, int size, int leader, int ranks) {
   return absl::StrCat(rank, "/", size, "/", leader, "/", ranks);
 }
 
-// The key with a process's rank among the crew's processes.
+// The key with a process's rank among the crew's processes and, behind a slash,
+// the PlaceKey of the life that has it.
 std::string RankKey(int process) { return absl::StrCat("rank of/", process); }
 
 // Tells the ranks that still wait to connect to an earlier life of this process
-// that it has ended.
-void ReportEarlierLife(int process, int ranks, Rendezvous* table) {
+// that it has ended. `key` is the PlaceKey of the present life, which may get
+// its place meanwhile.
+void ReportEarlierLife(int process, absl::string_view key, int ranks,
+                       Rendezvous* table) {
   const absl::StatusOr<std::string> text =
       table->Get(RankKey(process), kRendezvousAnswer);
+  if (!text.ok()) return;
+  const std::pair<absl::string_view, absl::string_view> place =
+      absl::StrSplit(*text, absl::MaxSplits('/', 1));
   int rank = 0;
-  if (!text.ok() || !absl::SimpleAtoi(*text, &rank)) return;
+  if (place.second == key || !absl::SimpleAtoi(place.first, &rank)) return;
   ReportDeadRank(rank * ranks, "its process was restarted", table);
 }
 
@@ -266,8 +272,8 @@ absl::StatusOr<int> CrewLeader::Choose(int ranks,
   const auto size = static_cast<int>(crew.size());
   for (int rank = 1; rank < size; ++rank) {
     const std::string& key = keys[crew[rank]];
-    RETURN_IF_ERROR(
-        server_->table()->Put(RankKey(crew[rank]), absl::StrCat(rank)));
+    RETURN_IF_ERROR(server_->table()->Put(RankKey(crew[rank]),
+                                          absl::StrCat(rank, "/", key)));
     RETURN_IF_ERROR(server_->table()->Put(
         key, PlaceText(rank, size, rules_.leader, ranks)));
     askers_[key].is_answered = true;
@@ -388,7 +394,7 @@ absl::StatusOr<std::optional<CrewPlace>> AwaitPlace(
     const absl::StatusOr<std::string> place = table->Get(key, kAsk);
     if (absl::IsUnavailable(place.status())) continue;
     if (absl::IsDeadlineExceeded(place.status())) {
-      ReportEarlierLife(process, ranks, table.get());
+      ReportEarlierLife(process, key, ranks, table.get());
       continue;
     }
     RETURN_IF_ERROR(place.status());

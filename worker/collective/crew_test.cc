@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
@@ -165,6 +166,7 @@ class CrewTest : public testing::Test {
     };
     ASSERT_OK_AND_ASSIGN(server_, RendezvousServer::Start(options));
     leader_.emplace(rules_, server_.get(), options.now);
+    ASSERT_OK(server_->table()->Put("key", "value"));
   }
 
   using Place = std::future<absl::StatusOr<std::optional<CrewPlace>>>;
@@ -176,6 +178,11 @@ class CrewTest : public testing::Test {
   }
   void AwaitPresent(const std::set<int>& present) {
     while (leader_->Present() != present) {
+      absl::SleepFor(absl::Milliseconds(1));
+    }
+  }
+  void AwaitAsked(absl::string_view prefix) {
+    while (server_->Asked(prefix).empty()) {
       absl::SleepFor(absl::Milliseconds(1));
     }
   }
@@ -200,7 +207,6 @@ class CrewTest : public testing::Test {
     Place first = Ask(1);
     Place second = Ask(2);
     AwaitPresent({0, 1, 2});
-    EXPECT_OK(server_->table()->Put("key", "value"));
     EXPECT_THAT(Choose(6), IsOkAndHolds(3));
     CrewPlace one = ExpectPlace(std::move(first), 1, 3);
     return {std::move(one), ExpectPlace(std::move(second), 2, 3)};
@@ -219,7 +225,6 @@ TEST_F(CrewTest, ProcessesGetTheirRanksAndOthersWaitUntilTheyAreDismissed) {
   Place first = Ask(1);
   Place seventh = Ask(7);
   AwaitPresent({0, 1, 5, 7});
-  ASSERT_OK(server_->table()->Put("key", "value"));
   EXPECT_THAT(Choose(6), IsOkAndHolds(3));
   ExpectPlace(std::move(first), 1, 3);
   ExpectPlace(std::move(fifth), 2, 3);
@@ -236,7 +241,6 @@ TEST_F(CrewTest, ASmallerCrewGrowsAfterSomeTime) {
   Place first = Ask(1);
   gap_ = 3600;
   AwaitPresent({0, 1});
-  ASSERT_OK(server_->table()->Put("key", "value"));
   const auto later = gap_ + absl::ToInt64Seconds(rules_.shrink_after);
   int looks = 0;
   EXPECT_THAT(leader_->Choose(kRanks, Sharing(6),
@@ -266,7 +270,6 @@ TEST_F(CrewTest, ASmallerCrewGrowsAfterSomeTime) {
   Place again = Ask(1);
   StartServer(server_->address());
   AwaitPresent({0, 1, 2});
-  ASSERT_OK(server_->table()->Put("key", "value"));
   EXPECT_THAT(Choose(6), IsOkAndHolds(3));
   ExpectPlace(std::move(again), 1, 3);
   ExpectPlace(std::move(second), 2, 3);
@@ -289,7 +292,6 @@ TEST_F(CrewTest, ALeaderThatWasStoppedWaitsAsLongAsBefore) {
   Place first = Ask(1);
   Place second;
   AwaitPresent({0, 1});
-  ASSERT_OK(server_->table()->Put("key", "value"));
   int looks = 0;
   EXPECT_THAT(leader_->Choose(kRanks, Sharing(6),
                               [&] {
@@ -319,11 +321,8 @@ TEST_F(CrewTest, AProcessWithABrokenLinkGetsNoPlaceForSomeTime) {
   StartServer(server_->address());
   Place first = Ask(1);
   Place second = Ask(2);
-  while (server_->Asked("place/2/").empty()) {
-    absl::SleepFor(absl::Milliseconds(1));
-  }
+  AwaitAsked("place/2/");
   AwaitPresent({0, 1});
-  ASSERT_OK(server_->table()->Put("key", "value"));
   // The leader does not wait for it.
   EXPECT_THAT(Choose(6), IsOkAndHolds(2));
   ExpectPlace(std::move(first), 1, 2);
@@ -358,11 +357,8 @@ TEST_F(CrewTest, ASlowProcessIsLeftOutForSomeTime) {
   StartServer(server_->address());
   Place first = Ask(1);
   Place second = Ask(2);
-  while (server_->Asked("place/1/").empty()) {
-    absl::SleepFor(absl::Milliseconds(1));
-  }
+  AwaitAsked("place/1/");
   AwaitPresent({0, 2, 5});
-  ASSERT_OK(server_->table()->Put("key", "value"));
   EXPECT_THAT(Choose(6), IsOkAndHolds(3));
   ExpectPlace(std::move(second), 1, 3);
   ExpectPlace(std::move(spare), 2, 3);
@@ -379,7 +375,6 @@ TEST_F(CrewTest, AnotherProcessLeadsAndGivesProcess0APlace) {
   Place zeroth = Ask(0);
   Place second = Ask(2);
   AwaitPresent({0, 1, 2});
-  ASSERT_OK(server_->table()->Put("key", "value"));
   EXPECT_THAT(Choose(6), IsOkAndHolds(3));
   ExpectPlace(std::move(zeroth), 1, 3);
   ExpectPlace(std::move(second), 2, 3);
@@ -391,9 +386,7 @@ TEST_F(CrewTest, AnotherProcessLeadsAndGivesProcess0APlace) {
   StartServer(server_->address());
   zeroth = Ask(0);
   second = Ask(2, kRanks + 1);
-  while (server_->Asked("place/0/").empty()) {
-    absl::SleepFor(absl::Milliseconds(1));
-  }
+  AwaitAsked("place/0/");
   AwaitPresent({1, 2});
   const auto unequal = IsFailedPrecondition(
       "process 1 has 2 ranks, and process 2 has 3: give all");
@@ -432,7 +425,6 @@ TEST_F(CrewTest, AProcessThatNoLongerAsksIsGone) {
   while (server_->Asked("place/2/").size() < 3) {
     absl::SleepFor(absl::Milliseconds(1));
   }
-  ASSERT_OK(server_->table()->Put("key", "value"));
   EXPECT_THAT(Choose(6), IsOkAndHolds(3));
   ExpectPlace(std::move(first), 1, 3);
   ExpectPlace(std::move(second), 2, 3);
@@ -451,6 +443,16 @@ TEST_F(CrewTest, AProcessThatStartsAgainTellsThatItHadEnded) {
   EXPECT_EQ(trouble->rank(), 2 * kRanks);
   AwaitPresent({0, 2, 5});
   leader_->Dismiss();
+}
+
+TEST_F(CrewTest, AProcessThatGetsItsPlaceIsNotItsEarlierLife) {
+  rules_.awaited = 2;
+  StartServer(server_->address());
+  Place first = Ask(1);
+  AwaitAsked("rank of/1");
+  EXPECT_THAT(Choose(6), IsOkAndHolds(2));
+  ExpectPlace(std::move(first), 1, 2);
+  EXPECT_OK(CheckUnconnected(absl::ZeroDuration(), server_->table()));
 }
 
 TEST_F(CrewTest, TheCrewHearsWhyItHasEnded) {
@@ -536,7 +538,6 @@ TEST_F(CrewTest, BothSidesSayThatRanksAreUnequal) {
   StartServer(server_->address());
   Place third = Ask(1);
   AwaitPresent({0, 1, 2});
-  ASSERT_OK(server_->table()->Put("key", "value"));
   EXPECT_THAT(Choose(6), IsOkAndHolds(3));
   ExpectPlace(std::move(third), 1, 3);
   ExpectPlace(std::move(second), 2, 3);
@@ -547,15 +548,12 @@ TEST_F(CrewTest, ANewcomerWithUnequalRanksIsRefusedAndTheCrewContinues) {
   StartServer(server_->address());
   Place first = Ask(1);
   AwaitPresent({0, 1});
-  ASSERT_OK(server_->table()->Put("key", "value"));
   EXPECT_THAT(Choose(6), IsOkAndHolds(2));
   ExpectPlace(std::move(first), 1, 2);
   gap_ = 3600;
   const auto ask_unequal = [&] {
     Place unequal = Ask(2, kRanks + 1);
-    while (server_->Asked("place/2/").empty()) {
-      absl::SleepFor(absl::Milliseconds(1));
-    }
+    AwaitAsked("place/2/");
     return unequal;
   };
   const auto refused = IsFailedPrecondition(
@@ -577,7 +575,6 @@ TEST_F(CrewTest, ANewcomerWithUnequalRanksIsRefusedAndTheCrewContinues) {
   unequal = ask_unequal();
   first = Ask(1);
   AwaitPresent({0, 1});
-  ASSERT_OK(server_->table()->Put("key", "value"));
   EXPECT_THAT(Choose(6), IsOkAndHolds(2));
   ExpectPlace(std::move(first), 1, 2);
   EXPECT_THAT(unequal.get().status(), refused);
