@@ -27,8 +27,9 @@ constexpr absl::Duration kAsk = absl::Seconds(1);
 constexpr absl::Duration kGone = absl::Seconds(3);
 // The leader waits this much longer for the fewest processes than for all.
 constexpr absl::Duration kLongestWait = absl::Minutes(5);
-// QuietTime, as a multiple of shrink_after.
+// QuietTime, as a multiple of shrink_after, and at least.
 constexpr int kQuiet = 10;
+constexpr absl::Duration kLeastQuiet = absl::Seconds(5);
 
 constexpr char kPlaces[] = "place/";
 // The key that says why the ranks have ended, and its value if they start
@@ -94,7 +95,7 @@ absl::Status UnequalRanks(int process, int ranks, int leader,
 }  // namespace
 
 absl::Duration QuietTime(const CrewRules& rules) {
-  return kQuiet * rules.shrink_after;
+  return std::max(kQuiet * rules.shrink_after, kLeastQuiet);
 }
 
 int LargestCrew(const CrewRules& rules, int most,
@@ -135,11 +136,16 @@ std::vector<int> MissingFrom(const CrewRules& rules,
 
 CrewLeader::CrewLeader(const CrewRules& rules, RendezvousServer* server,
                        Clock now)
-    : rules_(rules), server_(server), now_(std::move(now)) {}
+    : rules_(rules),
+      server_(server),
+      now_(std::move(now)),
+      started_at_(now_()) {}
 
 bool CrewLeader::IsAvoided(int process) const {
   const auto avoided = rules_.avoided.find(process);
-  return avoided != rules_.avoided.end() && now_() < avoided->second;
+  // A join and a download between two waits do not use up the time.
+  const absl::Time now = crew_.empty() ? started_at_ + waited_ : now_();
+  return avoided != rules_.avoided.end() && now < avoided->second;
 }
 
 std::map<int, std::string> CrewLeader::AllKeys() {

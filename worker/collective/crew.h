@@ -49,8 +49,9 @@ struct CrewRules {
   // The leader waits for no more processes than this.
   int awaited = std::numeric_limits<int>::max();
   // The processes that get no place before these times, because the network
-  // does not join them with another one, or they slow the others down.
-  // `awaited` does not count them.
+  // does not join them with another one, or they slow the others down. Until
+  // the choice, only the time spent waiting counts. `awaited` does not count
+  // them.
   std::map<int, absl::Time> avoided;
   // The ranks of each process; 0 before the first crew. Later a process with
   // another number of ranks is refused, and disturbs no crew.
@@ -177,6 +178,7 @@ class CrewLeader {
   CrewRules rules_;
   RendezvousServer* const server_;
   const Clock now_;
+  const absl::Time started_at_;
 
   std::map<std::string, Asker> askers_;
   // The time for which the leader has waited for processes in all, without the
