@@ -118,4 +118,14 @@ uint64_t OutOfMemoryKills(const std::string& root) {
   return 0;
 }
 
+uint64_t AllowOpenFiles(uint64_t wanted) {
+  rlimit files = {};
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return wanted;
+  if (files.rlim_cur < wanted) {
+    files.rlim_cur = std::min<rlim_t>(wanted, files.rlim_max);
+    setrlimit(RLIMIT_NOFILE, &files);
+  }
+  return files.rlim_cur;
+}
+
 }  // namespace causeway

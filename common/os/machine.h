@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Returns the machine's memory and disk space in bytes, and says if memory ran
-// out.
+// Returns the machine's memory and disk space in bytes, says if memory ran out,
+// and lets this process open more files.
 #ifndef COMMON_OS_MACHINE_H_
 #define COMMON_OS_MACHINE_H_
 
@@ -38,6 +38,10 @@ uint64_t PeakResidentBytes();
 // machine or of a control group, since the machine was started; 0 if unknown.
 // The files of the system are below `root`.
 uint64_t OutOfMemoryKills(const std::string& root = "");
+
+// Raises the process's limit on open files (ulimit -n) to `wanted` if it is
+// lower, as far as the system allows. Returns the limit.
+uint64_t AllowOpenFiles(uint64_t wanted);
 
 }  // namespace causeway
 

@@ -5,13 +5,13 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <vector>
 
@@ -38,7 +38,7 @@ constexpr int kAcceptedAtOnce = 64;
 
 // Descriptors for everything except open connections: files of fragments, the
 // database and updates being read, and connections about to be closed.
-constexpr rlim_t kOtherDescriptors = 512;
+constexpr uint64_t kOtherDescriptors = 512;
 
 int OpenReserve() { return open("/dev/null", O_RDONLY | O_CLOEXEC); }
 
@@ -178,20 +178,14 @@ bool Listener::RefuseOne(int socket) {
 }
 
 void ReserveDescriptors(ConnectionLimits& limits) {
-  rlimit files = {};
-  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return;
-  const rlim_t wanted = limits.connections + kOtherDescriptors;
-  if (files.rlim_cur < wanted) {
-    files.rlim_cur = std::min(wanted, files.rlim_max);
-    setrlimit(RLIMIT_NOFILE, &files);
-  }
-  if (files.rlim_cur >= wanted) return;
-  const rlim_t others = std::min(kOtherDescriptors, files.rlim_cur / 2);
-  limits.connections = static_cast<int>(files.rlim_cur - others);
+  const uint64_t wanted = limits.connections + kOtherDescriptors;
+  const uint64_t files = AllowOpenFiles(wanted);
+  if (files >= wanted) return;
+  const uint64_t others = std::min(kOtherDescriptors, files / 2);
+  limits.connections = static_cast<int>(files - others);
   LOG(WARNING) << "accepting at most " << limits.connections
-               << " connections: the system lets this process open "
-               << files.rlim_cur << " files (ulimit -n); " << wanted
-               << " are needed";
+               << " connections: the system lets this process open " << files
+               << " files (ulimit -n); " << wanted << " are needed";
 }
 
 }  // namespace causeway

@@ -223,6 +223,7 @@ absl::Status FindCulprit(const SeenFailure& failure, Rendezvous* rendezvous,
   reported();
   // Another communicator of this rank may have found the culprit.
   RETURN_IF_ERROR(CheckUnconnected(absl::ZeroDuration(), rendezvous));
+  if (absl::IsResourceExhausted(told.status())) return told.status();
   if (!told.ok()) {
     // Without rank 0 there is no island, whatever else failed.
     return BlameRank(0, told.status().code(),
@@ -275,6 +276,8 @@ absl::Status CheckWhileConnecting(Rendezvous* rendezvous) {
     if (text.ok()) return Unconnected(*text);
     // A rank 0 that lives may be slow to answer.
     if (absl::IsDeadlineExceeded(text.status())) return absl::OkStatus();
+    // This process cannot open a socket to ask.
+    if (absl::IsResourceExhausted(text.status())) return text.status();
     away = text.status();
     absl::SleepFor(kRendezvousAnswer);
   }

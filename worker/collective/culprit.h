@@ -76,7 +76,7 @@ absl::Status CheckUnconnected(absl::Duration timeout, Rendezvous* rendezvous);
 
 // Like CheckUnconnected, for a rank that is connecting: also blames rank 0, if
 // the table is away for 5 seconds. Takes kRendezvousAnswer at least, unless it
-// returns an error.
+// returns an error. RESOURCE_EXHAUSTED blames nobody; see Rendezvous.
 absl::Status CheckWhileConnecting(Rendezvous* rendezvous);
 
 // Returns an error that blames rank `culprit` because of `what`: UNAVAILABLE

@@ -31,11 +31,12 @@ class Rendezvous {
   //   ALREADY_EXISTS  The key was written before; its value stays.
   //   UNAVAILABLE, DEADLINE_EXCEEDED  The keeper of the table is gone, or does
   //                                   not answer.
+  //   RESOURCE_EXHAUSTED  This process may open no more files.
   virtual absl::Status Put(absl::string_view key, absl::string_view value) = 0;
 
   // Waits up to `timeout` until `key` is written, and returns its value.
   //   DEADLINE_EXCEEDED  It was not written, or see Put.
-  //   UNAVAILABLE        See Put.
+  //   UNAVAILABLE, RESOURCE_EXHAUSTED  See Put.
   virtual absl::StatusOr<std::string> Get(absl::string_view key,
                                           absl::Duration timeout) = 0;
 };

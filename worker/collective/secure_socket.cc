@@ -17,6 +17,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/os/machine.h"
 #include "common/status_macros.h"
 #include "common/transport/socket_address.h"
 #include "glog/logging.h"
@@ -38,10 +39,17 @@ constexpr absl::Duration kAskToGoOn = absl::Seconds(1);
 // AES-GCM is safe for 2^24.5 records of 2^14 bytes (RFC 8446, section 5.5). New
 // keys cost nothing, so they come far earlier.
 constexpr size_t kBytesPerKey = size_t{1} << 28;
+// An island of many ranks needs more sockets than a process may usually open.
+// So this many files may follow each socket.
+constexpr uint64_t kFilesToSpare = 256;
 // A system that leaves this many questions in a row unanswered is silent.
 constexpr int kQuestions = 2;
 
 absl::Status SystemError(absl::string_view what) {
+  if (errno == EMFILE || errno == ENFILE) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(what, ": ", strerror(errno), " (ulimit -n)"));
+  }
   return absl::UnavailableError(absl::StrCat(what, ": ", strerror(errno)));
 }
 
@@ -144,6 +152,7 @@ SecureSocket::SecureSocket(int descriptor, std::string key)
   CHECK_EQ(key_.size(), kRankKeyBytes);
   CHECK_EQ(SSL_set_fd(ssl_.get(), descriptor), 1);
   SSL_set_app_data(ssl_.get(), this);
+  AllowOpenFiles(descriptor + kFilesToSpare);
   SetOption(descriptor, IPPROTO_TCP, TCP_NODELAY);
   // After a second without traffic the system asks once a second whether the
   // other one is there. By itself it gives up only after about two minutes.

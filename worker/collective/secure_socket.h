@@ -47,6 +47,9 @@ class SecureSocket {
   //                      seconds.
   //   DEADLINE_EXCEEDED  The listener did not answer.
   //   INVALID_ARGUMENT   `address` is not host:port.
+  //   RESOURCE_EXHAUSTED  This process may open no more files. Each socket
+  //                       raises the limit (ulimit -n) where the system allows
+  //                       that.
   static absl::StatusOr<std::unique_ptr<SecureSocket>> Connect(
       const std::string& address, const std::string& key,
       const std::string& name, absl::Time deadline, const Clock& now);

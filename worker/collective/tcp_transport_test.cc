@@ -5,9 +5,13 @@
 // the messages.
 #include "worker/collective/tcp_transport.h"
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -16,6 +20,7 @@
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/testing/status_matchers.h"
+#include "glog/logging.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/island.pb.h"
@@ -30,6 +35,24 @@
 
 namespace causeway {
 namespace {
+
+// Lets this process open only so many more files, until it raises the limit, or
+// until this object is destroyed.
+class FewFiles {
+ public:
+  explicit FewFiles(int files) {
+    PCHECK(getrlimit(RLIMIT_NOFILE, &usual_) == 0);
+    const int next = dup(STDERR_FILENO);
+    PCHECK(next >= 0 && close(next) == 0);
+    rlimit few = usual_;
+    few.rlim_cur = static_cast<rlim_t>(next + files);
+    PCHECK(setrlimit(RLIMIT_NOFILE, &few) == 0);
+  }
+  ~FewFiles() { PCHECK(setrlimit(RLIMIT_NOFILE, &usual_) == 0); }
+
+ private:
+  rlimit usual_ = {};
+};
 
 class TcpTransportTest : public testing::Test {
  protected:
@@ -129,6 +152,31 @@ TEST_F(TcpTransportTest, MessagesAreEncryptedOnRequest) {
 TEST_F(TcpTransportTest, RanksThatDoNotComeAreNamed) {
   const Connected rank = Connect(0, 3, absl::Milliseconds(100));
   EXPECT_THAT(rank, IsDeadlineExceeded("rank 0 of 3", "did not connect: 1, 2"));
+}
+
+TEST_F(TcpTransportTest, RanksMayNeedMoreFilesThanTheUsualLimit) {
+  // They listen with 12 of them, and need 30 to be connected.
+  constexpr int kRanks = 6;
+  const FewFiles few(24);
+  std::vector<Connected> ranks(kRanks);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    threads.emplace_back([&, rank] { ranks[rank] = Connect(rank, kRanks); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const Connected& rank : ranks) EXPECT_OK(rank);
+}
+
+TEST_F(TcpTransportTest, ARankThatMayOpenNoFilesBlamesNoOther) {
+  ASSERT_OK_AND_ASSIGN(
+      const auto server,
+      RendezvousServer::Start({.address = "127.0.0.1:0", .now = now_}));
+  const RendezvousOptions options = {.address = server->address(), .now = now_};
+  const FewFiles none(0);
+  const auto lacks_files = IsResourceExhausted("ulimit -n");
+  EXPECT_THAT(ConnectRendezvous(options, absl::Seconds(60)), lacks_files);
+  EXPECT_THAT(CheckWhileConnecting(RendezvousAt(options).get()), lacks_files);
+  EXPECT_THAT(Connect(0, 2), lacks_files);
 }
 
 TEST_F(TcpTransportTest, EveryRankThatWaitsHearsOfABrokenLink) {
