@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/as_bytes.h"
+#include "glog/logging.h"
 
 namespace causeway {
 
@@ -38,6 +39,23 @@ absl::Status GatherShards(Communicator* communicator, int64_t size,
         AsBytes(absl::MakeSpan(values).subspan(shard.begin, shard.size())));
   }
   return communicator->AllToAll({}, std::move(from));
+}
+
+absl::Status ScatterShards(Communicator* communicator, int64_t size,
+                           std::vector<float>& values) {
+  if (communicator->rank() != 0) {
+    values.resize(static_cast<size_t>(
+        communicator->shard(size, communicator->rank()).size()));
+    return communicator->AllToAll({}, {AsBytes(absl::MakeSpan(values))});
+  }
+  CHECK_EQ(values.size(), static_cast<size_t>(size));
+  std::vector<absl::Span<const char>> to;
+  for (int rank = 0; rank < communicator->size(); ++rank) {
+    const Slice shard = communicator->shard(size, rank);
+    to.push_back(AsBytes(
+        absl::MakeConstSpan(values).subspan(shard.begin, shard.size())));
+  }
+  return communicator->AllToAll(std::move(to), {});
 }
 
 }  // namespace causeway

@@ -125,6 +125,10 @@ class Communicator {
 // gets the whole vector there, and the other ranks keep their shards.
 absl::Status GatherShards(Communicator* communicator, int64_t size,
                           std::vector<float>& values);
+// The reverse: `values` is the whole vector on rank 0, and begins with this
+// rank's shard afterwards.
+absl::Status ScatterShards(Communicator* communicator, int64_t size,
+                           std::vector<float>& values);
 
 }  // namespace causeway
 

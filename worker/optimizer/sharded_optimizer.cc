@@ -211,22 +211,35 @@ absl::Status ShardedOptimizer::Save(OptimizerState& state) {
   return absl::OkStatus();
 }
 
-void ShardedOptimizer::Restore(const OptimizerState& state) {
-  CHECK_EQ(state.first_moment.size(), static_cast<size_t>(layout_.size));
+absl::Status ShardedOptimizer::Restore(OptimizerState state) {
   updates_ = state.updates;
-  ops_->CopyToDevice(state.first_moment.data() + shard_.begin,
-                     first_moment_.size_bytes(), first_moment_.data());
-  // The second moments of the shard are adjacent in the state, too.
-  int64_t before = 0;
-  int64_t all = 0;
-  for (const TensorSpec& tensor : layout_.tensors) {
-    if (IsMuonMatrix(config_, tensor)) continue;
-    before += std::clamp<int64_t>(shard_.begin - tensor.offset, 0, tensor.size);
-    all += tensor.size;
+  RETURN_IF_ERROR(
+      ScatterShards(communicator_, layout_.size, state.first_moment));
+  ops_->CopyToDevice(state.first_moment.data(), first_moment_.size_bytes(),
+                     first_moment_.data());
+  std::vector<float> second = std::move(state.second_moment);
+  if (communicator_->rank() == 0) {
+    // The last ones move first, because they lie in the places of others.
+    auto kept = static_cast<int64_t>(second.size());
+    second.resize(static_cast<size_t>(layout_.size));
+    for (auto tensor = layout_.tensors.rbegin();
+         tensor != layout_.tensors.rend(); ++tensor) {
+      if (IsMuonMatrix(config_, *tensor)) continue;
+      kept -= tensor->size;
+      CHECK(0 <= kept && kept <= tensor->offset);
+      if (kept == tensor->offset) break;
+      std::copy_backward(second.begin() + kept,
+                         second.begin() + kept + tensor->size,
+                         second.begin() + tensor->offset + tensor->size);
+    }
   }
-  CHECK_EQ(state.second_moment.size(), static_cast<size_t>(all));
-  ops_->CopyToDevice(state.second_moment.data() + before,
-                     second_moment_.size_bytes(), second_moment_.data());
+  RETURN_IF_ERROR(ScatterShards(communicator_, layout_.size, second));
+  for (const Segment& segment : segments_) {
+    ops_->CopyToDevice(second.data() + segment.offset,
+                       static_cast<size_t>(segment.size) * sizeof(float),
+                       second_moment_.data() + segment.second_offset);
+  }
+  return ops_->Synchronize();
 }
 
 }  // namespace causeway

@@ -95,10 +95,10 @@ class ShardedOptimizer {
                 float* estimate);
 
   // Save collects the state of all shards on rank 0, and leaves the moments
-  // unspecified elsewhere; Restore continues from the whole state. All ranks
-  // must call them. Errors as Communicator and Ops::Synchronize.
+  // unspecified elsewhere; Restore continues from such a state. All ranks must
+  // call them. Errors as Communicator and Ops::Synchronize.
   absl::Status Save(OptimizerState& state);
-  void Restore(const OptimizerState& state);
+  absl::Status Restore(OptimizerState state);
 
  private:
   // Adjacent values of the shard that AdamW updates, either all with decay or

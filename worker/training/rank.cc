@@ -292,24 +292,15 @@ absl::Status Rank::SaveOwn(TrainerState& state) {
 
 absl::Status Rank::RestoreOwn(TrainerState state) {
   uint64_t numbers[] = {state.optimizer.updates, state.next_micro_batch,
-                        state.micro_batch_size,
-                        state.optimizer.first_moment.size(),
-                        state.optimizer.second_moment.size()};
+                        state.micro_batch_size};
   RETURN_IF_ERROR(ExchangeBytes(
       absl::MakeSpan(reinterpret_cast<char*>(numbers), sizeof(numbers))));
   state.optimizer.updates = numbers[0];
   state.next_micro_batch = numbers[1];
   state.micro_batch_size = numbers[2];
-  state.optimizer.first_moment.resize(numbers[3]);
-  state.optimizer.second_moment.resize(numbers[4]);
-  for (std::vector<float>* moment :
-       {&state.optimizer.first_moment, &state.optimizer.second_moment}) {
-    RETURN_IF_ERROR(
-        ExchangeBytes(absl::MakeSpan(reinterpret_cast<char*>(moment->data()),
-                                     moment->size() * sizeof(float))));
-  }
-  trainer_->Restore(state);
-  return ExchangeParameters(std::move(state.parameters));
+  std::vector<float> parameters = std::move(state.parameters);
+  RETURN_IF_ERROR(trainer_->Restore(std::move(state)));
+  return ExchangeParameters(std::move(parameters));
 }
 
 absl::StatusOr<InnerStepResult> Rank::MakeStep(const Order& order) {

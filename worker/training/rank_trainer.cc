@@ -135,8 +135,8 @@ class Trainer : public RankTrainer {
     return absl::OkStatus();
   }
 
-  void Restore(const TrainerState& state) override {
-    optimizer_->Restore(state.optimizer);
+  absl::Status Restore(TrainerState state) override {
+    RETURN_IF_ERROR(optimizer_->Restore(std::move(state.optimizer)));
     // A state from before the first step has no position, which then follows
     // from the run's step.
     started_ = state.next_micro_batch > 0;
@@ -147,6 +147,7 @@ class Trainer : public RankTrainer {
     next_micro_batch_ =
         static_cast<int64_t>(state.next_micro_batch * saved / size) +
         options_.communicator->rank();
+    return absl::OkStatus();
   }
 
  private:

@@ -82,10 +82,10 @@ class RankTrainer {
   virtual absl::StatusOr<InnerStepResult> Step(uint64_t run_step) = 0;
 
   // All ranks call each together. Save writes the state of all ranks on rank 0,
-  // between steps; Restore continues from the same state on all ranks, before
-  // the first step. See InnerTrainer.
+  // between steps; Restore continues from it before the first step, and takes
+  // from the other ranks' `state` only its numbers. See InnerTrainer.
   virtual absl::Status Save(TrainerState& state) = 0;
-  virtual void Restore(const TrainerState& state) = 0;
+  virtual absl::Status Restore(TrainerState state) = 0;
 };
 
 // Returns whether a rank should compute another micro-batch before it joins the

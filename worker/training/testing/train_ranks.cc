@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <memory>
 #include <thread>
+#include <utility>
 
 #include "absl/time/time.h"
 #include "common/clock.h"
@@ -15,7 +16,6 @@
 #include "worker/collective/rendezvous.h"
 #include "worker/collective/testing/host_collectives.h"
 #include "worker/model/ops_cpu.h"
-#include "worker/optimizer/optimizer_state.h"
 #include "worker/training/rank_trainer.h"
 
 namespace causeway {
@@ -47,7 +47,6 @@ absl::StatusOr<Outcome> Train(const Scenario& scenario) {
       MakeLocalTransports(scenario.ranks);
   std::vector<Outcome> outcomes(scenario.ranks);
   std::vector<absl::Status> statuses(scenario.ranks);
-  OptimizerState saved;
   const auto run_rank = [&](int rank) -> absl::Status {
     const auto communicator = MakeMessageCommunicator(
         {.timeout = absl::Minutes(5), .now = SteadyWallClock()},
@@ -106,12 +105,8 @@ absl::StatusOr<Outcome> Train(const Scenario& scenario) {
       if (step != scenario.restart_after) continue;
       TrainerState state;
       RETURN_IF_ERROR(trainer->Save(state));
-      if (rank == 0) saved = state.optimizer;
-      // The other ranks wait for rank 0 here.
-      RETURN_IF_ERROR(communicator->AllToAll({}, {}));
-      state.optimizer = saved;
       RETURN_IF_ERROR(start_from(outcomes[rank].parameters.back()));
-      trainer->Restore(state);
+      RETURN_IF_ERROR(trainer->Restore(std::move(state)));
     }
     return absl::OkStatus();
   };
