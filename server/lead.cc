@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -40,8 +41,10 @@
 #include "server/engine.h"
 #include "server/page/page_handlers.h"
 #include "server/replication/copy_stream.h"
+#include "server/replication/log_feed.h"
 #include "server/rules/coordinator.h"
 #include "server/status_metrics.h"
+#include "server/trust/revoked.h"
 #include "server/trust/trust.h"
 
 namespace causeway {
@@ -144,11 +147,26 @@ absl::StatusOr<std::unique_ptr<Trust>> OpenTrust(const ServeOptions& options,
            }});
 }
 
-std::function<absl::Status(const ClientCertificate&)> CheckOf(Trust* trust) {
-  if (trust == nullptr) return nullptr;
-  return [trust](const ClientCertificate& certificate) {
-    return trust->Check(certificate.serial);
-  };
+using CertificateCheck = std::function<absl::Status(const ClientCertificate&)>;
+
+// Returns null if no certificate is known to be revoked. `trust` may be null;
+// then what the leader that was followed had revoked stays so, also for this
+// one's followers.
+absl::StatusOr<CertificateCheck> CheckOf(Trust* trust,
+                                         const std::string& state_dir,
+                                         LogFeed& feed) {
+  if (trust != nullptr) {
+    return CertificateCheck([trust](const ClientCertificate& certificate) {
+      return trust->Check(certificate.serial);
+    });
+  }
+  ASSIGN_OR_RETURN(const v1::RevokedCertificates revoked,
+                   ReadRevoked(state_dir));
+  if (revoked.ids().empty()) return CertificateCheck();
+  feed.SetRevoked(revoked);
+  return CertificateCheck([revoked](const ClientCertificate& certificate) {
+    return CheckNotRevoked(revoked, certificate.serial);
+  });
 }
 
 void LogHowToJoin(const std::string& state_dir, int port) {
@@ -333,6 +351,9 @@ absl::StatusOr<LeadEnd> Lead(const ServeOptions& options,
     ASSIGN_OR_RETURN(credentials, MakeServerCredentials(trust->server_files(),
                                                         trust->Now()));
   }
+  ASSIGN_OR_RETURN(
+      CertificateCheck check_certificate,
+      CheckOf(trust.get(), options.state_dir, *engine->followed().feed));
   CertificateExpiry certificate(trust != nullptr
                                     ? trust->server_files().tls_cert
                                     : options.files.tls_cert,
@@ -348,7 +369,7 @@ absl::StatusOr<LeadEnd> Lead(const ServeOptions& options,
            .region = options.region,
            .credentials = credentials,
            .client_certificates = options.ClientsShowCertificates(),
-           .check_certificate = CheckOf(trust.get()),
+           .check_certificate = std::move(check_certificate),
            .certificate = &certificate,
            .trust = trust.get(),
            .max_connections = options.max_connections}));

@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/algorithm/container.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/substitute.h"
 #include "common/backoff.h"
@@ -15,6 +13,7 @@
 #include "common/transport/keepalive.h"
 #include "glog/logging.h"
 #include "server/storage/commit_log.h"
+#include "server/trust/revoked.h"
 
 namespace causeway {
 namespace {
@@ -63,6 +62,9 @@ absl::StatusOr<std::unique_ptr<Follower>> Follower::Open(Options options) {
     return WithRemedy(opened);
   }
   RETURN_IF_ERROR(opened);
+  absl::MutexLock lock(&follower->mu_);
+  ASSIGN_OR_RETURN(follower->revoked_,
+                   ReadRevoked(follower->options_.state_dir));
   return follower;
 }
 
@@ -94,14 +96,7 @@ void Follower::Pause() {
 
 absl::Status Follower::CheckCertificate(absl::string_view serial) const {
   absl::MutexLock lock(&mu_);
-  if (absl::c_none_of(revoked_.ids(), [&](const std::string& id) {
-        return absl::StartsWith(serial, id);
-      })) {
-    return absl::OkStatus();
-  }
-  return absl::UnauthenticatedError(
-      "this certificate was revoked; remove tls.crt from its --tls folder, and "
-      "enrol with a new token of an operator (causeway token create)");
+  return CheckNotRevoked(revoked_, serial);
 }
 
 void Follower::CloseCopy() {

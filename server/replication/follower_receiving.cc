@@ -18,6 +18,7 @@
 #include "server/replication/follower.h"
 #include "server/storage/commit_log.h"
 #include "server/storage/merge_store.h"
+#include "server/trust/revoked.h"
 
 namespace causeway {
 namespace {
@@ -48,9 +49,11 @@ absl::Status Follower::Handle(v1::FollowResponse& response, Stream& stream) {
       published_.Publish(response.published());
       return absl::OkStatus();
     case v1::FollowResponse::kRevoked: {
-      absl::MutexLock lock(&mu_);
-      revoked_ = response.revoked();
-      return absl::OkStatus();
+      {
+        absl::MutexLock lock(&mu_);
+        revoked_ = response.revoked();
+      }
+      return WriteRevoked(options_.state_dir, response.revoked());
     }
     case v1::FollowResponse::PAYLOAD_NOT_SET:
       break;

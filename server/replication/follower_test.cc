@@ -503,6 +503,12 @@ TEST_F(FollowerTest, HearsWhichCertificatesWereRevoked) {
     return absl::IsUnauthenticated(follower_->CheckCertificate("abcd01"));
   }));
   EXPECT_OK(follower_->CheckCertificate("abce01"));
+  // The next start may find no leader.
+  driver_.StopServing();
+  Follow("127.0.0.1:1");
+  EXPECT_THAT(follower_->CheckCertificate("abcd01"),
+              IsUnauthenticated("was revoked"));
+  EXPECT_OK(follower_->CheckCertificate("abce01"));
 }
 
 TEST_F(FollowerTest, ItsServerSendsEventsAsTheyCome) {

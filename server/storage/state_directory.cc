@@ -25,6 +25,7 @@
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "server/rules/fragment_files.h"
+#include "server/trust/revoked.h"
 
 namespace causeway {
 namespace {
@@ -67,7 +68,7 @@ absl::Status CheckUsable(const std::string& path) {
   ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(path));
   const auto is_ours = [](const std::string& name) {
     return name == kLockName || name == kIncompleteName ||
-           absl::c_linear_search(kFolders, name) ||
+           name == kRevokedName || absl::c_linear_search(kFolders, name) ||
            absl::StartsWith(name, kLogName) ||
            // At the root of a file system.
            name == "lost+found";

@@ -11,6 +11,8 @@
 //   updates/      encoded updates, by fragment and version
 //   quarantine/   contributions that wait for an operator's decision
 //   incomplete-copy   there while a copy of another coordinator's run is made
+//   revoked       certificates that the leader of a copy has revoked
+//                 (server/trust/revoked.h)
 //
 // A commit first makes the record of its merge durable, then the transaction
 // that makes it count. The resulting parameters are in memory; occasional

@@ -41,10 +41,12 @@ class TrustTest : public ProcessTestFixture {
   void SetUp() override { WriteRun(kConfig); }
 
   // Starts a coordinator, and returns when it serves.
-  std::unique_ptr<Process> Coordinator(const std::string& state) {
+  std::unique_ptr<Process> Coordinator(const std::string& state,
+                                       const std::string& life = "20s") {
     auto coordinator = Start(
-        state,
-        CoordinatorCommand(0, state, {"--tls=auto", "--certificate_life=20s"}));
+        state, CoordinatorCommand(
+                   0, state,
+                   {"--tls=auto", absl::StrCat("--certificate_life=", life)}));
     EXPECT_TRUE(coordinator->AwaitOutput("causeway token create"))
         << coordinator->Output();
     return coordinator;
@@ -96,7 +98,7 @@ class TrustTest : public ProcessTestFixture {
 };
 
 TEST_F(TrustTest, AFollowerEnrolsAndTakesOverWithIslandsOfTheAuthority) {
-  const auto coordinator = Coordinator("state");
+  const auto coordinator = Coordinator("state", /*life=*/"1h");
   const int port = Port();
   const std::string leader = absl::StrCat("127.0.0.1:", port);
   RunTool({"enrol", "--coordinator", leader, "--tls", Path("follower-tls"),
@@ -128,6 +130,14 @@ TEST_F(TrustTest, AFollowerEnrolsAndTakesOverWithIslandsOfTheAuthority) {
                     absl::StrCat("--state_dir=", Path("spied"))});
   EXPECT_EQ(spy->Wait(), 1) << spy->Output();
   EXPECT_THAT(spy->Output(), HasSubstr("PERMISSION_DENIED"));
+  // The newest certificate, an operator's, is revoked.
+  RunTool({"enrol", "--coordinator", leader, "--tls", Path("revoked-tls"),
+           "--join", Token("state", port, "--operator")});
+  const json list = Ask("state", port, {"certificate", "list"});
+  const std::string revoked = list["certificates"].back().at("id");
+  Operate("state", port, {"certificate", "revoke", revoked});
+  ASSERT_TRUE(
+      Await([&] { return FileText(Path("copy/revoked")) == revoked + "\n"; }));
 
   coordinator->End(SIGKILL);
   ASSERT_TRUE(follower->AwaitOutput("not following"));
@@ -139,6 +149,10 @@ TEST_F(TrustTest, AFollowerEnrolsAndTakesOverWithIslandsOfTheAuthority) {
   EXPECT_TRUE(follower->AwaitOutput(
       absl::StrCat("fragment 0 is at version ", rounds + 3)))
       << follower->Output() << island->Output();
+  EXPECT_THAT(RunTool({"pause", absl::StrCat("--coordinator=127.0.0.1:", other),
+                       absl::StrCat("--tls=", Path("revoked-tls"))},
+                      1),
+              HasSubstr("this certificate was revoked"));
 }
 
 TEST_F(TrustTest, AnIslandEnrolsTrainsRenewsAndIsRevoked) {
