@@ -379,10 +379,16 @@ absl::StatusOr<LeadEnd> Lead(const ServeOptions& options,
                    ServePage(options, PageOf(server->status())));
   std::optional<ReplacementNotice> notice;
   if (!replaced.empty()) {
-    ASSIGN_OR_RETURN(
-        auto peer_credentials,
-        MakeChannelCredentials(options.peer_files, options.wall_clock()));
-    notice.emplace(replaced, std::move(peer_credentials), engine->followed());
+    auto peer_credentials =
+        MakeChannelCredentials(options.peer_files, options.wall_clock());
+    if (peer_credentials.ok()) {
+      notice.emplace(replaced, *std::move(peer_credentials),
+                     engine->followed());
+    } else {
+      // The certificate may have expired since the takeover.
+      LOG(WARNING) << "cannot tell the coordinator at " << replaced
+                   << " that it was replaced: " << peer_credentials.status();
+    }
   }
   RETURN_IF_ERROR(WritePortFile(options, server->port()));
   LOG(INFO) << "run " << engine->run_id() << " on port " << server->port()

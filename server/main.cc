@@ -71,9 +71,10 @@ ABSL_FLAG(std::string, follow, "",
           "promote`). Needs no --config.");
 ABSL_FLAG(
     std::string, follow_tls, "",
-    "With --follow: folder with a certificate of the role coordinator, which "
-    "`causeway enrol` makes from a token of `causeway token create "
-    "--follower`. Turns TLS on, also for --listen unless --tls_cert is given.");
+    "With --follow or --promote: folder with a certificate of the role "
+    "coordinator, which `causeway enrol` makes from a token of `causeway token "
+    "create --follower`. Turns TLS on, also for --listen unless --tls_cert or "
+    "--tls auto is given.");
 ABSL_FLAG(std::string, follow_tls_ca, "",
           "With --follow or --etcd: PEM file with the authorities that sign "
           "the followed coordinator's certificate. Turns TLS on; this "
@@ -195,7 +196,8 @@ bool HasOwnAuthority() { return absl::GetFlag(FLAGS_tls) == "auto"; }
 // Returns the files that the flags name, for --listen.
 ServerTlsFiles FilesOfFlags() {
   const std::string folder = absl::GetFlag(FLAGS_follow_tls);
-  if (!folder.empty() && absl::GetFlag(FLAGS_tls_cert).empty()) {
+  if (!folder.empty() && absl::GetFlag(FLAGS_tls_cert).empty() &&
+      !HasOwnAuthority()) {
     return {.tls_cert = absl::StrCat(folder, "/", kFolderCertificate),
             .tls_key = absl::StrCat(folder, "/", kFolderKey),
             .tls_client_ca = absl::StrCat(folder, "/", kFolderAuthority)};

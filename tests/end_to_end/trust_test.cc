@@ -6,6 +6,7 @@
 #include <signal.h>
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <utility>
@@ -153,6 +154,24 @@ TEST_F(TrustTest, AFollowerEnrolsAndTakesOverWithIslandsOfTheAuthority) {
                        absl::StrCat("--tls=", Path("revoked-tls"))},
                       1),
               HasSubstr("this certificate was revoked"));
+
+  // With the authority, it still tells the previous leader that it was
+  // replaced; without an island, nobody else does.
+  island->End(SIGTERM);
+  follower->End(SIGTERM);
+  std::filesystem::copy(Path("state/tls"), Path("copy/tls"),
+                        std::filesystem::copy_options::recursive);
+  const auto successor =
+      Start("successor",
+            {ProgramPath("server/causeway-coordinator"), "--promote",
+             "--tls=auto", absl::StrCat("--follow_tls=", Path("follower-tls")),
+             absl::StrCat("--state_dir=", Path("copy")),
+             absl::StrCat("--listen=127.0.0.1:", other)});
+  ASSERT_TRUE(successor->AwaitOutput("causeway token create"))
+      << successor->Output();
+  const auto back =
+      Start("back", CoordinatorCommand(port, "state", {"--tls=auto"}));
+  EXPECT_TRUE(back->AwaitOutput("was replaced")) << back->Output();
 }
 
 TEST_F(TrustTest, AnIslandEnrolsTrainsRenewsAndIsRevoked) {
