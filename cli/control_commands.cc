@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/substitute.h"
+#include "absl/time/time.h"
 #include "cli/commands.h"
 #include "cli/coordinator_client.h"
 #include "cli/human.h"
@@ -22,6 +23,9 @@ namespace causeway {
 namespace {
 
 using Stub = v1::Control::Stub;
+
+// A follower first ends an outer step that it has begun, and makes it durable.
+constexpr absl::Duration kPromoteTimeout = absl::Minutes(5);
 
 // Returns a command that makes one call and prints `answer`, in which $0 is the
 // island that the request names, if any. `answer` states the result, which also
@@ -181,13 +185,21 @@ Command PromoteCommand(const Clock& now) {
   command.run = [=](const Invocation& call) -> absl::Status {
     v1::PromoteRequest request;
     request.set_force(flags->force);
-    ASSIGN_OR_RETURN(const v1::PromoteResponse response,
-                     CallOnce(flags->connection, now(),
-                              &v1::Replication::Stub::Promote, request));
+    const absl::StatusOr<v1::PromoteResponse> response =
+        CallOnce(flags->connection, now(), &v1::Replication::Stub::Promote,
+                 request, kPromoteTimeout);
+    if (absl::IsDeadlineExceeded(response.status())) {
+      return absl::DeadlineExceededError(absl::StrCat(
+          "the follower has not answered within ",
+          absl::FormatDuration(kPromoteTimeout),
+          "; it may still take over: ask `causeway status --coordinator ",
+          flags->connection.coordinator, "` before you promote another"));
+    }
+    RETURN_IF_ERROR(response.status());
     call.out << "the follower is the run's coordinator, with epoch "
-             << response.epoch();
-    if (response.changes_behind() > 0) {
-      call.out << "; it lacked the last " << response.changes_behind()
+             << response->epoch();
+    if (response->changes_behind() > 0) {
+      call.out << "; it lacked the last " << response->changes_behind()
                << " changes, which are lost";
     }
     call.out << "\n";

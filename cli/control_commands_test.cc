@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Tests the requests that the operators' commands send to a coordinator.
+#include <chrono>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -96,8 +97,11 @@ class FakeControl : public v1::Control::Service {
 
 class FakeReplication : public v1::Replication::Service {
  public:
-  grpc::Status Promote(grpc::ServerContext*, const v1::PromoteRequest* request,
+  grpc::Status Promote(grpc::ServerContext* context,
+                       const v1::PromoteRequest* request,
                        v1::PromoteResponse* response) override {
+    time_left = context->deadline() - std::chrono::system_clock::now();
+    if (is_slow) return {grpc::StatusCode::DEADLINE_EXCEEDED, "slow"};
     if (!request->force()) {
       return grpc::Status(grpc::StatusCode::FAILED_PRECONDITION, "it is alive");
     }
@@ -107,6 +111,9 @@ class FakeReplication : public v1::Replication::Service {
   }
 
   uint64_t changes_behind = 0;
+  bool is_slow = false;
+  // The time that the caller gave the last call.
+  std::chrono::system_clock::duration time_left{};
 };
 
 class ControlCommandsTest : public testing::Test {
@@ -161,6 +168,13 @@ TEST_F(ControlCommandsTest, APromotionSaysWhatIsLost) {
   replication_.changes_behind = 3;
   ASSERT_EQ(Run({"promote", "--force"}), 0);
   EXPECT_THAT(out_.str(), HasSubstr("it lacked the last 3 changes"));
+}
+
+TEST_F(ControlCommandsTest, APromotionMayTakeMinutes) {
+  replication_.is_slow = true;
+  EXPECT_EQ(Run({"promote", "--force"}), 1);
+  EXPECT_THAT(err_.str(), HasSubstr("it may still take over: ask"));
+  EXPECT_GT(replication_.time_left, std::chrono::minutes(1));
 }
 
 TEST_F(ControlCommandsTest, ACommandThatChangesNothingSaysSoAndSucceeds) {

@@ -17,7 +17,6 @@ namespace {
 
 using Stub = v1::Status::Stub;
 
-constexpr absl::Duration kCallTimeout = absl::Seconds(5);
 // The fragments of a run of thousands of islands take more than gRPC's default
 // of 4 MiB.
 constexpr int kMostResponseBytes = 64 << 20;
@@ -32,7 +31,8 @@ std::shared_ptr<grpc::Channel> Connect(
   // Despite its name, this also limits each connection attempt, which takes
   // several round trips because of HTTP/2 settings and TLS.
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS,
-                   static_cast<int>(absl::ToInt64Milliseconds(kCallTimeout)));
+                   static_cast<int>(absl::ToInt64Milliseconds(
+                       CoordinatorClient::kCallTimeout)));
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
   return CoordinatorTarget(addresses).Connect(credentials, arguments);
 }
@@ -125,7 +125,7 @@ absl::Status CoordinatorClient::WatchEvents(
     const v1::WatchEventsRequest& request,
     const std::function<bool(const v1::Event&)>& consume, bool limit_time) {
   grpc::ClientContext context;
-  if (limit_time) LimitTime(context);
+  if (limit_time) LimitTime(context, kCallTimeout);
   const std::unique_ptr<grpc::ClientReader<v1::Event>> reader =
       Stub(channel_).WatchEvents(&context, request);
   v1::Event event;
@@ -139,9 +139,10 @@ absl::Status CoordinatorClient::WatchEvents(
   return Explain(reader->Finish());
 }
 
-void CoordinatorClient::LimitTime(grpc::ClientContext& context) {
-  context.set_deadline(gpr_time_from_millis(
-      absl::ToInt64Milliseconds(kCallTimeout), GPR_TIMESPAN));
+void CoordinatorClient::LimitTime(grpc::ClientContext& context,
+                                  absl::Duration timeout) {
+  context.set_deadline(
+      gpr_time_from_millis(absl::ToInt64Milliseconds(timeout), GPR_TIMESPAN));
 }
 
 absl::Status CoordinatorClient::Explain(const grpc::Status& status) const {

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Calls a coordinator's services. Every call ends within ten seconds, except
-// WatchEvents without a limit. Only one thread at a time may use a client.
+// WatchEvents without a limit and calls that are given another timeout. Only
+// one thread at a time may use a client.
 //
 // Returns errors of ExplainCall (common/transport/reachability.h) if no
 // coordinator answers, and otherwise the service's own (proto/status.proto,
@@ -50,6 +51,8 @@ using ClientMethod = grpc::Status (Stub::*)(grpc::ClientContext*,
 
 class CoordinatorClient {
  public:
+  static constexpr absl::Duration kCallTimeout = absl::Seconds(5);
+
   // Connects on the first call, and reconnects within about a second after a
   // coordinator restarts. First renews the certificate of --tls if it is due.
   // Errors of MakeChannelCredentials at `now`.
@@ -83,9 +86,10 @@ class CoordinatorClient {
 
   template <typename Stub, typename Request, typename Response>
   absl::StatusOr<Response> Call(ClientMethod<Stub, Request, Response> method,
-                                const Request& request) {
+                                const Request& request,
+                                absl::Duration timeout = kCallTimeout) {
     grpc::ClientContext context;
-    LimitTime(context);
+    LimitTime(context, timeout);
     Response response;
     RETURN_IF_ERROR(
         Explain((Stub(channel_).*method)(&context, request, &response)));
@@ -96,7 +100,7 @@ class CoordinatorClient {
   // Returns all pages.
   absl::StatusOr<v1::ListIslandsResponse> FetchIslands(bool departed);
 
-  static void LimitTime(grpc::ClientContext& context);
+  static void LimitTime(grpc::ClientContext& context, absl::Duration timeout);
 
   // Returns the answer's status; without an answer, the message says why.
   absl::Status Explain(const grpc::Status& status) const;
@@ -108,12 +112,13 @@ class CoordinatorClient {
 
 // Makes the only call of a command, at `now`. Errors of Create and the call.
 template <typename Stub, typename Request, typename Response>
-absl::StatusOr<Response> CallOnce(const ConnectionFlags& flags, absl::Time now,
-                                  ClientMethod<Stub, Request, Response> method,
-                                  const Request& request) {
+absl::StatusOr<Response> CallOnce(
+    const ConnectionFlags& flags, absl::Time now,
+    ClientMethod<Stub, Request, Response> method, const Request& request,
+    absl::Duration timeout = CoordinatorClient::kCallTimeout) {
   ASSIGN_OR_RETURN(const std::unique_ptr<CoordinatorClient> client,
                    CoordinatorClient::Create(flags, now));
-  return client->Call(method, request);
+  return client->Call(method, request, timeout);
 }
 
 }  // namespace causeway
