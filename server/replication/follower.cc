@@ -281,13 +281,13 @@ absl::StatusOr<v1::PromoteResponse> Follower::Promote(
                          leader_));
   }
   Pause();
-  absl::StatusOr<v1::PromoteResponse> response = TakeOverAfter(now);
+  absl::StatusOr<v1::PromoteResponse> response = TakeOverPaused();
   // The run may continue at the leader, or at another follower.
   if (!response.ok()) Follow(leader_);
   return response;
 }
 
-absl::StatusOr<v1::PromoteResponse> Follower::TakeOverAfter(const View& last) {
+absl::StatusOr<v1::PromoteResponse> Follower::TakeOverPaused() {
   if (heads_ == nullptr) {
     return absl::FailedPreconditionError("the copy is not complete any more");
   }
@@ -297,9 +297,10 @@ absl::StatusOr<v1::PromoteResponse> Follower::TakeOverAfter(const View& last) {
   for (uint32_t fragment = 0; fragment < heads_->size(); ++fragment) {
     *response.add_heads() = heads_->Newest(fragment)->contents().head;
   }
-  response.set_changes_behind(last.leader_changes -
-                              std::min(last.leader_changes, last.changes));
   absl::MutexLock lock(&mu_);
+  // The pause has made the changes durable that had come.
+  response.set_changes_behind(view_.leader_changes -
+                              std::min(view_.leader_changes, view_.changes));
   view_.is_promoted = true;
   return response;
 }

@@ -188,9 +188,8 @@ class Follower {
   void CloseCopy() ABSL_LOCKS_EXCLUDED(mu_);
   // Puts the new log in place, and opens the copy.
   absl::Status EndCopy();
-  // Makes the copy the run's. `last` is the view before the pause.
-  absl::StatusOr<v1::PromoteResponse> TakeOverAfter(const View& last)
-      ABSL_LOCKS_EXCLUDED(mu_);
+  // Makes the copy the run's, for a paused follower.
+  absl::StatusOr<v1::PromoteResponse> TakeOverPaused() ABSL_LOCKS_EXCLUDED(mu_);
   // Raises the epoch and returns it. If none is given, it becomes one more than
   // the highest that this follower has heard of.
   absl::StatusOr<uint64_t> RaiseEpoch(std::optional<uint64_t> epoch);

@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/algorithm/container.h"
@@ -218,6 +219,33 @@ TEST_F(FollowerFaultsTest, HearsOfChangesWhileTheLogIsCopiedForOthers) {
     Train();
     EXPECT_TRUE(AwaitAll());
   }
+}
+
+TEST_F(FollowerFaultsTest, ATakeoverCountsNoChangeAsLostThatItKeeps) {
+  StartLeader();
+  Follow(leader());
+  ASSERT_TRUE(AwaitAll());
+  disk_.path = kCopyLog;
+  disk_.stands_still = true;
+  Contribute(0);
+  ASSERT_TRUE(Await([](const Follower::View& view) {
+    return view.leader_changes > view.changes;
+  }));
+  v1::PromoteRequest request;
+  request.set_force(true);
+  absl::StatusOr<v1::PromoteResponse> promoted;
+  std::thread promoting([&] { promoted = follower_->Promote(request); });
+  // The takeover has ended the call, and waits for the disk.
+  EXPECT_TRUE(Await([&](const Follower::View&) {
+    return driver_.engine()
+        .followed()
+        .feed->Report(driver_.engine().now())
+        .empty();
+  }));
+  disk_.Repair();
+  promoting.join();
+  ASSERT_OK(promoted);
+  EXPECT_EQ(promoted->changes_behind(), 0);
 }
 
 TEST_F(FollowerFaultsTest, TakesOverEvenIfItsLogLacksTheEvent) {
