@@ -39,6 +39,7 @@
 #include "server/follow.h"
 #include "server/lead.h"
 #include "server/serve_options.h"
+#include "server/trust/authority.h"
 
 namespace causeway {
 
@@ -50,7 +51,7 @@ struct DurationFlag {
 bool AbslParseFlag(absl::string_view text, DurationFlag* flag,
                    std::string* error) {
   if (absl::ParseDuration(text, &flag->value)) return true;
-  *error = "give a number and its unit, such as 90s, 30m or 2h, or inf";
+  *error = "give a number and its unit, such as 90s, 30m or 2h";
   return false;
 }
 
@@ -247,9 +248,11 @@ std::string TlsProblem() {
     return "--tls auto makes its own files: leave out --tls_cert, --tls_key "
            "and --tls_client_ca";
   }
-  if (absl::GetFlag(FLAGS_certificate_life).value < kShortestLife) {
+  const absl::Duration life = absl::GetFlag(FLAGS_certificate_life).value;
+  if (life < kShortestLife || life > kAuthorityLife) {
     return absl::StrCat("--certificate_life must be ",
-                        absl::FormatDuration(kShortestLife), " or more");
+                        absl::FormatDuration(kShortestLife), " to ",
+                        absl::FormatDuration(kAuthorityLife));
   }
   return "";
 }

@@ -14,7 +14,6 @@
 namespace causeway {
 namespace {
 
-constexpr absl::Duration kAuthorityLife = absl::Hours(24 * 3650);
 constexpr int kSerialBytes = 16;
 constexpr char kAuthorityKey[] = "ca.key";
 constexpr char kAuthorityCertificate[] = "ca.crt";

@@ -26,6 +26,8 @@ namespace causeway {
 inline constexpr int kHolderIdBytes = 8;
 std::string NewHolderId();
 
+inline constexpr absl::Duration kAuthorityLife = absl::Hours(24 * 3650);
+
 // Thread-safe, except for WriteServerPair and WriteOperatorPair.
 class Authority {
  public:

@@ -71,8 +71,10 @@ TEST_F(CoordinatorProgramTest, RefusesValuesThatMeanNothing) {
   for (const std::string flag :
        {"--follow=a.example", "--merge_threads=-1", "--max_connections=-1",
         "--drain_slow_after=0", "--listen=127.0.0.1",
-        "--http_listen=127.0.0.1:", "--metrics_listen=:http"}) {
-    auto coordinator = Start("refused", CoordinatorCommand(0, "state", {flag}));
+        "--http_listen=127.0.0.1:", "--metrics_listen=:http",
+        "--certificate_life=inf"}) {
+    auto coordinator =
+        Start("refused", CoordinatorCommand(0, "state", {"--tls=auto", flag}));
     EXPECT_EQ(coordinator->Wait(), 2) << flag;
     EXPECT_THAT(coordinator->Output(),
                 HasSubstr(flag.substr(0, flag.find('='))));
