@@ -64,6 +64,16 @@ TEST(EventFlagsTest, ATimeHasSeveralForms) {
   EXPECT_THAT(parse("2026-11-25T13:30:00Z"), IsOkAndHolds(civil(14, 30, 0)));
 }
 
+TEST(EventFlagsTest, ATimeBeforeTheYearOneIsInIt) {
+  for (const char* since : {"inf", "1000000d", "0000-01-01"}) {
+    ASSERT_OK_AND_ASSIGN(const v1::WatchEventsRequest request,
+                         Request({.since = since}));
+    EXPECT_EQ(absl::ToCivilYear(ToTime(request.since()), absl::UTCTimeZone()),
+              absl::CivilYear(1))
+        << since;
+  }
+}
+
 TEST(EventFlagsTest, MistakesAreNamed) {
   for (const char* since : {"yesterday", "-2h", "d", "90", "2026-13-01"}) {
     EXPECT_THAT(Request({.since = since}),
