@@ -40,10 +40,8 @@ absl::StatusOr<Response> Ask(const ConnectionFlags& flags, const Clock& now,
                              ClientMethod<Stub, Request, Response> method,
                              const Request& request) {
   absl::StatusOr<Response> answer = CallOnce(flags, now(), method, request);
-  if (!absl::IsUnimplemented(answer.status())) return answer;
-  return absl::FailedPreconditionError(
-      "the coordinator has no authority of its own: it was not started with "
-      "--tls auto");
+  if (!answer.ok()) return ExplainNoAuthority(answer.status());
+  return answer;
 }
 
 absl::StatusOr<v1::CreateTokenRequest> TokenRequest(const TokenFlags& flags) {

@@ -124,6 +124,13 @@ absl::StatusOr<PrivateKey> ReadKey(const std::string& folder) {
 
 }  // namespace
 
+absl::Status ExplainNoAuthority(const absl::Status& answered) {
+  if (!absl::IsUnimplemented(answered)) return answered;
+  return absl::UnimplementedError(
+      "the coordinator has no authority of its own: it was not started with "
+      "--tls auto; after a takeover see docs/followers.md, Certificates");
+}
+
 absl::Status Enrol(const std::string& addresses, absl::string_view join_token,
                    const std::string& folder, absl::Time now,
                    const std::string& island) {
@@ -158,7 +165,19 @@ absl::Status Enrol(const std::string& addresses, absl::string_view join_token,
     authority = finding->authority;
     if (authority.empty()) RETURN_IF_ERROR(finding->status);
   }
-  RETURN_IF_ERROR(ExplainCall(addresses, /*tls=*/true, answered));
+  const absl::Status enrolled =
+      ExplainNoAuthority(ExplainCall(addresses, /*tls=*/true, answered));
+  if ((absl::IsUnavailable(enrolled) || absl::IsDeadlineExceeded(enrolled)) &&
+      !authority.empty()) {
+    // A coordinator without an authority ends connections without certificates.
+    return absl::Status(
+        enrolled.code(),
+        absl::StrCat(enrolled.message(),
+                     "; if the coordinator there follows, or has taken the run "
+                     "over, it enrols nobody: see docs/followers.md, "
+                     "Certificates"));
+  }
+  RETURN_IF_ERROR(enrolled);
   RETURN_IF_ERROR(WriteFileAtomically(PathIn(folder, kFolderAuthority),
                                       {absl::string_view(authority)}));
   return WriteCertificate(folder, response.certificate(), **key);
@@ -203,10 +222,10 @@ absl::Status Renew(const std::string& addresses, const std::string& folder,
   grpc::ClientContext context;
   context.set_deadline(FromNow(kCallTimeout));
   v1::RenewResponse response;
-  RETURN_IF_ERROR(ExplainCall(
+  RETURN_IF_ERROR(ExplainNoAuthority(ExplainCall(
       addresses, /*tls=*/true,
       v1::Trust::NewStub(CoordinatorTarget(addresses).Connect(credentials))
-          ->Renew(&context, request, &response)));
+          ->Renew(&context, request, &response))));
   return WriteCertificate(folder, response.certificate(), *key);
 }
 
@@ -246,9 +265,9 @@ void CertificateRenewer::Run(const std::string& addresses,
     wait = backoff.Next();
     if (absl::IsUnimplemented(renewed)) {
       // A coordinator that has taken over may get the authority's folder later.
-      LOG(INFO) << "the coordinator has no authority of its own (--tls auto) "
-                   "that could renew the certificate in "
-                << folder << "; the next try is in " << wait;
+      LOG(INFO) << "cannot renew the certificate in " << folder
+                << " yet: " << renewed.message() << "; the next try is in "
+                << wait;
       continue;
     }
     // An expired certificate cannot renew itself.

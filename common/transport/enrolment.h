@@ -28,6 +28,10 @@
 
 namespace causeway {
 
+// Returns the status of a call of the service Trust; if the coordinator has no
+// authority of its own (UNIMPLEMENTED), with a message that says so.
+absl::Status ExplainNoAuthority(const absl::Status& answered);
+
 // Writes a folder, made if missing, with which its owner can connect to the
 // coordinator at `addresses`. The coordinator must present a certificate of the
 // token's authority. Blocks for 20 s at most. After an error it can be repeated
@@ -38,6 +42,7 @@ namespace causeway {
 //   DEADLINE_EXCEEDED  No coordinator answers.
 //   UNAUTHENTICATED    The coordinator is not the token's, does not know the
 //                      token, or has no TLS; or the token is used up.
+//   UNIMPLEMENTED      The coordinator has no authority of its own.
 absl::Status Enrol(const std::string& addresses, absl::string_view join_token,
                    const std::string& folder, absl::Time now,
                    const std::string& island = "");
@@ -56,6 +61,7 @@ absl::Status EnrolOnce(const std::string& addresses,
 absl::StatusOr<absl::Time> FolderRenewalTime(const std::string& folder);
 
 // Renews the folder's certificate. Blocks for 20 s at most.
+//   UNIMPLEMENTED  The coordinator has no authority of its own.
 absl::Status Renew(const std::string& addresses, const std::string& folder,
                    absl::Time now);
 

@@ -51,9 +51,11 @@ class EnrolmentTest : public testing::Test {
   }
   // `trust` serves enrolments and renewals, unless it is null.
   void StartServer(const std::string& address, Trust* trust) {
-    ASSERT_OK_AND_ASSIGN(
-        const auto credentials,
-        MakeServerCredentials(trust_->server_files(), absl::Now()));
+    ServerTlsFiles files = trust_->server_files();
+    // A coordinator with --follow_tls demands a certificate of everyone.
+    files.client_certificate_optional = trust != nullptr;
+    ASSERT_OK_AND_ASSIGN(const auto credentials,
+                         MakeServerCredentials(files, absl::Now()));
     ASSERT_OK(driver_.Serve({.address = address,
                              .now = absl::Now,
                              .wall_clock = absl::Now,
@@ -350,7 +352,11 @@ TEST_F(EnrolmentTest, ACoordinatorWithoutAnAuthorityIsAskedAgain) {
   const std::string first = *ReadFile(Path("a/tls.crt"));
   ASSERT_OK_AND_ASSIGN(const absl::Time due, FolderRenewalTime(folder));
   StartServer(address_, nullptr);
-  EXPECT_THAT(Renew(address_, folder, absl::Now()), IsUnimplemented());
+  EXPECT_THAT(Renew(address_, folder, absl::Now()),
+              IsUnimplemented("no authority"));
+  EXPECT_THAT(
+      Enrol(address_, Token("island"), Path("b"), absl::Now()).ToString(),
+      testing::HasSubstr("has taken the run over, it enrols nobody"));
   absl::Notification asks_again;
   absl::Notification has_authority;
   absl::Notification renewed;
