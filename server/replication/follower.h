@@ -37,7 +37,9 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "common/clock.h"
 #include "common/os/file.h"
 #include "common/os/thread_pool.h"
 #include "grpcpp/grpcpp.h"
@@ -46,6 +48,7 @@
 #include "proto/run_config.pb.h"
 #include "server/buffer_pool.h"
 #include "server/fragment_heads.h"
+#include "server/fragment_merge.h"
 #include "server/replication/change_writer.h"
 #include "server/replication/published_copy.h"
 #include "server/storage/state_directory.h"
@@ -167,17 +170,25 @@ class Follower {
   absl::Status TakeRun(const v1::FollowedRun& run);
   absl::Status BeginObject(const v1::ReplicatedObject& object);
   absl::Status BeginState(const v1::ReplicatedObject& object);
-  absl::Status TakeChunk(const v1::Chunk& chunk);
-  absl::Status EndObject();
+  absl::Status TakeChunk(const v1::Chunk& chunk, Stream& stream);
+  absl::Status EndObject(Stream& stream);
   // Keeps a record that the new log needs.
   absl::Status KeepRecord(AtomicFileWriter record);
   // Repeats the outer step of a record.
-  absl::Status Repeat(const v1::FragmentHead& head, AtomicFileWriter record);
+  absl::Status Repeat(const v1::FragmentHead& head, AtomicFileWriter record,
+                      Stream& stream);
+  absl::StatusOr<MergedFragment> MakeVersion(const v1::FragmentHead& head,
+                                             const AtomicFileWriter& record,
+                                             const FragmentContents& before);
   absl::Status TakeChange(v1::LogChange change);
   // Makes changes durable. Runs on the thread of the writer.
   absl::Status WriteGroup(std::vector<ReceivedChange> group, Stream& stream);
   // Tells the leader, and view(), that all changes up to this one are durable.
   void Acknowledge(uint64_t index, Stream& stream);
+  // Tells the leader that this follower is at work, if it has not done so for a
+  // second.
+  void SayAtWork(Stream& stream);
+  void Send(uint64_t durable_index, Stream& stream);
   // Notes that the copy is complete.
   absl::Status EndCatchUp();
   // Notes that a new log comes.
@@ -195,6 +206,7 @@ class Follower {
   absl::StatusOr<uint64_t> RaiseEpoch(std::optional<uint64_t> epoch);
 
   const Options options_;
+  const Clock now_ = SteadyWallClock();
 
   PublishedCopy published_;
 
@@ -211,6 +223,9 @@ class Follower {
   ThreadPool pool_;
   BufferPool memory_;
   std::optional<Incoming> incoming_;
+  // The time at which the leader last heard that this follower is at work, or
+  // knew it because it sent a record.
+  absl::Time said_at_ = absl::InfinitePast();
   // By fragment, a version that was made but whose change has not come.
   std::map<uint32_t, ReceivedVersion> ahead_;
   // Null while no call is under way.
@@ -227,6 +242,8 @@ class Follower {
   std::map<uint32_t, SnapshotRecord> states_;
 
   absl::Mutex promote_mu_;
+  // Is held while the stream is written to.
+  absl::Mutex send_mu_;
   mutable absl::Mutex mu_;
   View view_ ABSL_GUARDED_BY(mu_);
   v1::RevokedCertificates revoked_ ABSL_GUARDED_BY(mu_);

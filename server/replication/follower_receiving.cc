@@ -3,6 +3,8 @@
 //
 // The part of Follower that handles what the leader sends.
 #include <algorithm>
+#include <chrono>
+#include <future>
 #include <limits>
 #include <utility>
 
@@ -23,6 +25,10 @@
 namespace causeway {
 namespace {
 
+// The leader counts a follower that says nothing for LogFeed::kBehindAfter as
+// behind.
+constexpr std::chrono::seconds kSayEvery(1);
+
 absl::Status NotSent(absl::string_view what) {
   return absl::InternalError(
       absl::StrCat("the followed coordinator sent ", what));
@@ -37,7 +43,7 @@ absl::Status Follower::Handle(v1::FollowResponse& response, Stream& stream) {
     case v1::FollowResponse::kObject:
       return BeginObject(response.object());
     case v1::FollowResponse::kChunk:
-      return TakeChunk(response.chunk());
+      return TakeChunk(response.chunk(), stream);
     case v1::FollowResponse::kChange:
       if (response.change().rows().empty()) {
         RETURN_IF_ERROR(EndCatchUp());
@@ -133,6 +139,7 @@ absl::Status Follower::BeginObject(const v1::ReplicatedObject& object) {
           AtomicFileWriter file,
           state_->merges().BeginFile(head.fragment(), head.version()));
       incoming.file.emplace(std::move(file));
+      said_at_ = now_();
       return absl::OkStatus();
     }
     case v1::ReplicatedObject::STATE:
@@ -161,7 +168,7 @@ absl::Status Follower::BeginState(const v1::ReplicatedObject& object) {
   return absl::OkStatus();
 }
 
-absl::Status Follower::TakeChunk(const v1::Chunk& chunk) {
+absl::Status Follower::TakeChunk(const v1::Chunk& chunk, Stream& stream) {
   if (!incoming_.has_value()) return NotSent("a chunk without an object");
   Incoming& incoming = *incoming_;
   const absl::string_view data = chunk.data();
@@ -173,13 +180,18 @@ absl::Status Follower::TakeChunk(const v1::Chunk& chunk) {
     return absl::UnavailableError("a chunk was damaged on its way");
   }
   incoming.received += data.size();
-  RETURN_IF_ERROR(incoming.file.has_value() ? incoming.file->Append(data)
-                                            : incoming.state->Append(data));
-  return incoming.received == incoming.description.bytes() ? EndObject()
+  // The syncs of a large record, during which a follower shows no sign of work,
+  // must find little to write.
+  RETURN_IF_ERROR(incoming.file.has_value()
+                      ? incoming.file->AppendWithWriteback(data)
+                      : incoming.state->Append(data));
+  // No version waits for a copy.
+  if (!is_copying_) SayAtWork(stream);
+  return incoming.received == incoming.description.bytes() ? EndObject(stream)
                                                            : absl::OkStatus();
 }
 
-absl::Status Follower::EndObject() {
+absl::Status Follower::EndObject(Stream& stream) {
   Incoming incoming = *std::exchange(incoming_, std::nullopt);
   const v1::FragmentHead& head = incoming.description.head();
   if (incoming.description.kind() == v1::ReplicatedObject::LOG) {
@@ -188,7 +200,7 @@ absl::Status Follower::EndObject() {
   }
   if (incoming.file.has_value()) {
     return is_copying_ ? KeepRecord(*std::move(incoming.file))
-                       : Repeat(head, *std::move(incoming.file));
+                       : Repeat(head, *std::move(incoming.file), stream);
   }
   SnapshotRecord snapshot{.head = head};
   ASSIGN_OR_RETURN(snapshot.file,
@@ -210,7 +222,7 @@ absl::Status Follower::KeepRecord(AtomicFileWriter record) {
 }
 
 absl::Status Follower::Repeat(const v1::FragmentHead& head,
-                              AtomicFileWriter record) {
+                              AtomicFileWriter record, Stream& stream) {
   record.StartWriteback();
   const uint32_t fragment = head.fragment();
   if (fragment >= heads_->size()) {
@@ -225,10 +237,27 @@ absl::Status Follower::Repeat(const v1::FragmentHead& head,
   if (head.version() != before->contents().head.version() + 1) {
     return NotSent("records out of order");
   }
+  // Another thread makes the version, so that this one can say so.
+  std::future<absl::StatusOr<MergedFragment>> making =
+      std::async(std::launch::async,
+                 [&] { return MakeVersion(head, record, before->contents()); });
+  while (making.wait_for(kSayEvery) != std::future_status::ready) {
+    SayAtWork(stream);
+  }
+  ASSIGN_OR_RETURN(MergedFragment merged, making.get());
+  ahead_.emplace(fragment, ReceivedVersion{.after = std::move(merged.after),
+                                           .update = std::move(merged.update),
+                                           .record = std::move(record),
+                                           .duration = merged.duration});
+  return absl::OkStatus();
+}
+
+absl::StatusOr<MergedFragment> Follower::MakeVersion(
+    const v1::FragmentHead& head, const AtomicFileWriter& record,
+    const FragmentContents& before) {
   ASSIGN_OR_RETURN(const StoredMerge stored, MergeStore::Open(record));
-  ASSIGN_OR_RETURN(
-      MergedFragment merged,
-      RepeatMerge(run_->plan, stored, before->contents(), memory_, pool_));
+  ASSIGN_OR_RETURN(MergedFragment merged,
+                   RepeatMerge(run_->plan, stored, before, memory_, pool_));
   std::string difference = Difference(stored.merge(), merged);
   if (difference.empty() && stored.merge().head().digest() != head.digest()) {
     difference = "the record is not that of the committed version";
@@ -238,13 +267,9 @@ absl::Status Follower::Repeat(const v1::FragmentHead& head,
         "the outer step to version $0 of fragment $1 gives other values here "
         "than at $2: $3. One of the two machines computes or keeps wrong "
         "values: run `causeway replay` on both state directories",
-        head.version(), fragment, leader_, difference));
+        head.version(), head.fragment(), leader_, difference));
   }
-  ahead_.emplace(fragment, ReceivedVersion{.after = std::move(merged.after),
-                                           .update = std::move(merged.update),
-                                           .record = std::move(record),
-                                           .duration = merged.duration});
-  return absl::OkStatus();
+  return merged;
 }
 
 absl::Status Follower::TakeChange(v1::LogChange change) {
@@ -302,8 +327,20 @@ void Follower::Acknowledge(uint64_t index, Stream& stream) {
     view_.changes = index;
     view_.leader_changes = std::max(view_.leader_changes, index);
   }
+  Send(index, stream);
+}
+
+void Follower::SayAtWork(Stream& stream) {
+  const absl::Time now = now_();
+  if (now - said_at_ < absl::FromChrono(kSayEvery)) return;
+  said_at_ = now;
+  Send(0, stream);
+}
+
+void Follower::Send(uint64_t durable_index, Stream& stream) {
   v1::FollowRequest request;
-  request.set_durable_index(index);
+  request.set_durable_index(durable_index);
+  absl::MutexLock lock(&send_mu_);
   // If the stream is broken, reading says why.
   stream.Write(request);
 }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/testing/grpc_server.h"
@@ -208,6 +209,26 @@ TEST_F(FollowerTest, GetsTheRecordOfAMergeBeforeItIsCommitted) {
   ASSERT_TRUE(AwaitAll());
   EXPECT_EQ(records, 2) << "the merge was made again";
   ExpectTheSameRun();
+}
+
+TEST_F(FollowerTest, SaysThatItIsAtWorkOnALongRecord) {
+  StartLeader();
+  std::atomic<bool> is_slow = false;
+  Proxy proxy(leader(), [&](v1::FollowResponse& response) {
+    if (response.has_chunk() && is_slow.exchange(false)) {
+      absl::SleepFor(absl::Milliseconds(1500));
+    }
+    return true;
+  });
+  Follow(proxy.address());
+  ASSERT_TRUE(AwaitAll());
+  Train();
+  ASSERT_TRUE(AwaitAll());
+  const int before = proxy.times_at_work();
+  is_slow = true;
+  Contribute(0);
+  EXPECT_TRUE(Await(
+      [&](const Follower::View&) { return proxy.times_at_work() > before; }));
 }
 
 TEST_F(FollowerTest, RefusesTheDirectoryOfARunThatWasNotReplaced) {

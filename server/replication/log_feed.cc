@@ -143,6 +143,8 @@ absl::Status LogFeed::Join(const std::string& name, const std::string& peer,
   follower.place = std::move(place);
   // Reconnecting does not make versions wait longer for a follower.
   if (!follower.is_due) follower.joined_at = now;
+  follower.is_heard = false;
+  follower.heard_at = absl::InfinitePast();
   if (!unsteady_.contains(name)) {
     events_.push_back(
         {"follower_joined", "",
@@ -158,7 +160,7 @@ std::string LogFeed::FindNear(absl::string_view region,
   std::vector<const std::string*> near;
   for (const auto& [name, follower] : followers_) {
     if (follower.place.region == region && follower.is_connected &&
-        follower.is_due) {
+        follower.is_due && !follower.is_late) {
       near.push_back(&follower.place.address);
     }
   }
@@ -170,6 +172,7 @@ void LogFeed::Acknowledge(const std::string& name, uint64_t index) {
   const auto found = followers_.find(name);
   if (found == followers_.end()) return;
   Follower& follower = found->second;
+  follower.is_heard = true;
   follower.durable = std::max(follower.durable, index);
   if (!follower.is_due && follower.durable >= NewestIndex()) {
     MakeDue(name, follower);
@@ -192,8 +195,8 @@ void LogFeed::MarkBehind(const std::string& name, Follower& follower) {
   follower.state = v1::FollowerStatus::BEHIND;
   events_.push_back(
       {"follower_behind", "",
-       absl::Substitute("follower $0 has lacked changes for $1; no version "
-                        "waits for it until it has caught up",
+       absl::Substitute("follower $0 has lacked changes for at least $1; no "
+                        "version waits for it until it has caught up",
                         name, absl::FormatDuration(kBehindAfter))});
 }
 
@@ -266,11 +269,15 @@ std::vector<CoordinatorEvent> LogFeed::Tick(absl::Time now) {
   for (auto& [name, follower] : followers_) {
     // Count from now for a follower that was set before it came.
     if (follower.joined_at == absl::InfinitePast()) follower.joined_at = now;
+    if (std::exchange(follower.is_heard, false)) follower.heard_at = now;
+    const absl::Duration lacks = now - LacksSince(follower);
+    follower.is_late = lacks >= kBehindAfter;
     if (!follower.is_due) {
       if (now - SeenAfter(follower.durable) < kCaughtUpWithin) {
         MakeDue(name, follower);
       }
-    } else if (now - LacksSince(follower) >= kBehindAfter) {
+    } else if (lacks >= kBehindAtMost ||
+               (follower.is_late && now - follower.heard_at >= kBehindAfter)) {
       follower.is_due = false;
       if (!is_set_) MarkBehind(name, follower);
     }

@@ -12,11 +12,12 @@
 //
 // A follower is in sync once it has everything, or lacks only changes of the
 // last kCaughtUpWithin: with changes faster than its round trip it never has
-// the newest one. Once it has lacked a change for kBehindAfter, versions no
-// longer wait for it until it has caught up again.
-// Where coordinators are elected (server/election), the feed only proposes
-// changes of this set (DueInSync), and versions wait for all followers of
-// SetInSync, connected or not.
+// the newest one. Once it has lacked a change for kBehindAfter without a
+// message from it, or for kBehindAtMost in any case, versions no longer wait
+// for it until it has caught up again. A follower that receives or repeats a
+// large merge says so every second. Where coordinators are elected
+// (server/election), the feed only proposes changes of this set (DueInSync),
+// and versions wait for all followers of SetInSync, connected or not.
 //
 // Thread-safe.
 #ifndef SERVER_REPLICATION_LOG_FEED_H_
@@ -50,6 +51,8 @@ namespace causeway {
 class LogFeed {
  public:
   static constexpr absl::Duration kBehindAfter = absl::Seconds(5);
+  // A merge of some billion values takes minutes to send and to repeat.
+  static constexpr absl::Duration kBehindAtMost = absl::Minutes(5);
   static constexpr absl::Duration kCaughtUpWithin = absl::Seconds(1);
   // The kept changes take about this many bytes.
   static constexpr uint64_t kMostBytes = 16 << 20;
@@ -115,10 +118,12 @@ class LogFeed {
   // ALREADY_EXISTS if a follower has this name.
   absl::Status Join(const std::string& name, const std::string& peer,
                     absl::Time now, Place place = {});
-  // Returns the address of a follower in `region` that keeps up; empty if there
-  // is none. Keys are spread over the followers of a region.
+  // Returns the address of a follower in `region` that is due in sync and has
+  // not lacked a change for kBehindAfter; empty if there is none. Keys are
+  // spread over the followers of a region.
   std::string FindNear(absl::string_view region, absl::string_view key) const;
-  // Notes that the first `index` changes are durable at the follower.
+  // Notes that the first `index` changes are durable at the follower, and that
+  // it is at work. The index may be lower than before.
   void Acknowledge(const std::string& name, uint64_t index);
   void CountSent(const std::string& name, uint64_t bytes);
   void Leave(const std::string& name, const std::string& why);
@@ -171,6 +176,12 @@ class LogFeed {
     uint64_t bytes_sent = 0;
     // The time from which changes are expected to reach it.
     absl::Time joined_at = absl::InfinitePast();
+    // Is true if Acknowledge was called since the last Tick.
+    bool is_heard = false;
+    // The time of the first Tick after the last Acknowledge of the connection.
+    absl::Time heard_at = absl::InfinitePast();
+    // Is true if it had lacked a change for kBehindAfter at the last Tick.
+    bool is_late = false;
   };
 
   // Returns the time at which Tick first saw the change after the first

@@ -137,6 +137,34 @@ TEST_F(LogFeedTest, AFollowerThatNeverHasTheNewestChangeIsInSync) {
   EXPECT_EQ(StateOfFirst(), v1::FollowerStatus::IN_SYNC);
 }
 
+TEST_F(LogFeedTest, AFollowerAtWorkIsInSyncForSomeMinutes) {
+  ASSERT_OK(feed_.Join("f", "", kNow, {.region = "x", .address = "f:1"}));
+  feed_.Acknowledge("f", 10);
+  Add(11);
+  feed_.Tick(kNow);
+  const auto work_until = [&](absl::Time now) {
+    feed_.Acknowledge("f", 0);
+    feed_.Tick(now);
+    return StateOfFirst();
+  };
+  const absl::Time late = kNow + LogFeed::kBehindAfter;
+  EXPECT_EQ(work_until(late), v1::FollowerStatus::IN_SYNC);
+  EXPECT_EQ(feed_.FindNear("x", "island"), "") << "it lacks the version";
+  feed_.Tick(late + LogFeed::kBehindAfter - absl::Milliseconds(1));
+  EXPECT_EQ(StateOfFirst(), v1::FollowerStatus::IN_SYNC);
+  feed_.Tick(late + LogFeed::kBehindAfter);
+  EXPECT_EQ(StateOfFirst(), v1::FollowerStatus::BEHIND) << "it is silent";
+
+  feed_.Acknowledge("f", 11);
+  const absl::Time again = kNow + absl::Hours(1);
+  Add(12);
+  feed_.Tick(again);
+  const absl::Time last = again + LogFeed::kBehindAtMost;
+  EXPECT_EQ(work_until(last - absl::Milliseconds(1)),
+            v1::FollowerStatus::IN_SYNC);
+  EXPECT_EQ(work_until(last), v1::FollowerStatus::BEHIND);
+}
+
 TEST_F(LogFeedTest, AFollowerThatComesAgainAndAgainIsRecordedOnce) {
   for (int i = 0; i < 3; ++i) {
     ASSERT_OK(feed_.Join("f", "there:1", kNow));

@@ -5,6 +5,7 @@
 #ifndef SERVER_REPLICATION_TESTING_FOLLOWER_TEST_BASE_H_
 #define SERVER_REPLICATION_TESTING_FOLLOWER_TEST_BASE_H_
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -44,6 +45,8 @@ class Proxy : public v1::Replication::Service {
         look_(std::move(look)) {}
 
   const std::string& address() const { return server_.address(); }
+  // Returns how often the follower has said that it is at work.
+  int times_at_work() const { return times_at_work_; }
 
   grpc::Status Follow(
       grpc::ServerContext* context,
@@ -53,7 +56,12 @@ class Proxy : public v1::Replication::Service {
     const auto leader = stub_->Follow(&call);
     std::thread upward([&] {
       v1::FollowRequest request;
-      while (stream->Read(&request)) leader->Write(request);
+      while (stream->Read(&request)) {
+        if (!request.has_hello() && request.durable_index() == 0) {
+          ++times_at_work_;
+        }
+        leader->Write(request);
+      }
       call.TryCancel();
     });
     v1::FollowResponse response;
@@ -68,6 +76,7 @@ class Proxy : public v1::Replication::Service {
  private:
   const std::unique_ptr<v1::Replication::Stub> stub_;
   const Look look_;
+  std::atomic<int> times_at_work_ = 0;
   const LocalGrpcServer server_{{.services = {this}}};
 };
 
