@@ -130,9 +130,19 @@ absl::StatusOr<bool> CopyStream::QueueRecords(uint32_t fragment,
   return true;
 }
 
-absl::Status CopyStream::Open(Object& object) const {
+absl::Status CopyStream::Open(Object& object) {
   if (object.owner != nullptr) return absl::OkStatus();
-  const v1::FragmentHead& head = object.description.head();
+  v1::FragmentHead& head = *object.description.mutable_head();
+  if (object.description.kind() == v1::ReplicatedObject::STATE) {
+    std::shared_ptr<const StoredFragment> newest =
+        source_.heads->Newest(head.fragment());
+    const FragmentContents& contents = newest->contents();
+    head = contents.head;
+    held_[head.fragment()] = head.version();
+    object.parts = PartsOf(contents);
+    object.owner = std::move(newest);
+    return absl::OkStatus();
+  }
   absl::StatusOr<MappedFile> file =
       source_.state->merges().OpenFile(head.fragment(), head.version());
   if (absl::IsNotFound(file.status())) {
@@ -150,14 +160,9 @@ absl::Status CopyStream::Open(Object& object) const {
 }
 
 void CopyStream::QueueState(uint32_t fragment) {
-  std::shared_ptr<const StoredFragment> head = source_.heads->Newest(fragment);
-  const FragmentContents& contents = head->contents();
-  Object& state = objects_.emplace_back();
-  state.description.set_kind(v1::ReplicatedObject::STATE);
-  *state.description.mutable_head() = contents.head;
-  state.parts = PartsOf(contents);
-  held_[fragment] = contents.head.version();
-  state.owner = std::move(head);
+  v1::ReplicatedObject& state = objects_.emplace_back().description;
+  state.set_kind(v1::ReplicatedObject::STATE);
+  state.mutable_head()->set_fragment(fragment);
 }
 
 absl::Status CopyStream::QueueLog() {

@@ -71,7 +71,8 @@ class CopyStream {
  private:
   struct Object {
     v1::ReplicatedObject description;
-    // Neither is set for a record that is opened when it is its turn.
+    // Neither is set before the object is opened. A state is opened when it is
+    // its turn, because it would keep an old version in memory until then.
     std::vector<absl::string_view> parts;
     std::shared_ptr<const void> owner;
   };
@@ -94,10 +95,10 @@ class CopyStream {
   // Queues the records of a fragment after the copy's version, up to `version`.
   // Returns false, and queues none, if one is no longer kept.
   absl::StatusOr<bool> QueueRecords(uint32_t fragment, uint64_t version);
-  // Opens an object, if it is a record that is not open.
-  //   UNAVAILABLE  It is no longer kept.
-  absl::Status Open(Object& object) const;
-  // Queues the newest state of a fragment.
+  // Opens an object that is not open.
+  //   UNAVAILABLE  It is a record that is no longer kept.
+  absl::Status Open(Object& object);
+  // Queues the state of a fragment that is the newest when it is its turn.
   void QueueState(uint32_t fragment);
   // Queues a copy of the log, and the records that it needs. Fragments whose
   // records are no longer kept get new states.
@@ -114,7 +115,7 @@ class CopyStream {
   FollowedSource source_;
   std::string name_;
   // By fragment, the version that the copy will have after the queued objects,
-  // if any.
+  // if any. That of a queued state is set when the state is opened.
   std::vector<std::optional<uint64_t>> held_;
   // By fragment, the newest published version that the follower was told of.
   std::vector<std::optional<uint64_t>> told_;
