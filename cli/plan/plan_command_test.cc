@@ -106,7 +106,8 @@ TEST_F(PlanCommandTest, PredictsARun) {
             "memory       island 41.2 MiB and activations, coordinator 32.0 "
             "MiB, at most 32.0 MiB; disk at most 197 MiB\n"
             "log          9.16 MiB a round: 48.3 GiB a day to the disk, 4.8 "
-            "Mbit/s to each follower\n");
+            "Mbit/s to each follower\n"
+            "snapshots    1.53 MiB a round: 8.05 GiB a day to the disk\n");
 }
 
 TEST_F(PlanCommandTest, SaysWhichBitsSlowUplinksGet) {

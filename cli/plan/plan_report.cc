@@ -144,6 +144,7 @@ json CostJson(const RunPrediction& prediction) {
           {"up_bytes_per_round", prediction.up_bytes_per_round},
           {"down_bytes_per_round", prediction.down_bytes_per_round},
           {"record_bytes_per_round", prediction.record_bytes_per_round},
+          {"snapshot_bytes_per_round", prediction.snapshot_bytes_per_round},
           {"data_parallel_ratio", prediction.data_parallel_ratio},
           {"island_memory_bytes", prediction.island_bytes},
           {"coordinator_memory_bytes", prediction.coordinator_bytes},
@@ -205,6 +206,10 @@ void PrintPrediction(const RunAssumptions& assumptions,
       "follower\n",
       HumanBytes(prediction.record_bytes_per_round),
       HumanBytes(log * kSecondsPerDay), log * 8 / 1e6);
+  out << absl::StrFormat("snapshots    %s a round: %s a day to the disk\n",
+                         HumanBytes(prediction.snapshot_bytes_per_round),
+                         HumanBytes(prediction.snapshot_bytes_per_round *
+                                    rounds_per_second * kSecondsPerDay));
 }
 
 json PredictionJson(const RunAssumptions& assumptions,

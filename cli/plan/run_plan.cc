@@ -240,12 +240,18 @@ absl::StatusOr<RunPrediction> PredictRun(const RunAssumptions& assumptions) {
   const BytesPerValue wire = {.up = mean_bits / 8, .down = down_bits / 8};
   prediction.up_bytes_per_round = values * wire.up;
   prediction.down_bytes_per_round = values * wire.down;
+  const v1::StorageConfig& storage = assumptions.config.storage();
   const double uploads =
       values * wire.up * static_cast<double>(assumptions.islands.size());
-  prediction.record_bytes_per_round =
-      RecordsGradient(assumptions.config.storage(), uploads, values)
-          ? values * kBytesPerFloat
-          : uploads;
+  prediction.record_bytes_per_round = RecordsGradient(storage, uploads, values)
+                                          ? values * kBytesPerFloat
+                                          : uploads;
+  const double state = values * StateBytesPerValue(assumptions.config);
+  const double rounds_per_snapshot = std::min(
+      storage.snapshot_log_ratio() * state / prediction.record_bytes_per_round,
+      storage.replay_seconds() * assumptions.merge_rate / values);
+  prediction.snapshot_bytes_per_round =
+      state / std::max(1.0, rounds_per_snapshot);
   prediction.data_parallel_ratio = 2 * kDataParallelBytesPerValue *
                                    simulation.period_steps /
                                    (wire.up + wire.down);

@@ -51,6 +51,10 @@ struct RunPrediction {
   // Bytes of the records of a round's merges, which the coordinator writes, and
   // sends to each follower.
   double record_bytes_per_round = 0;
+  // Bytes of the snapshots that the coordinator writes in a round, as if it
+  // made those of all fragments at once. If replay_seconds asks for them, it
+  // makes them one by one, and writes down to half of this.
+  double snapshot_bytes_per_round = 0;
   // The bytes of data parallel training, with 16 bits per parameter both ways
   // in every step, divided by the bytes of this run.
   double data_parallel_ratio = 0;

@@ -161,6 +161,19 @@ TEST_F(PredictRunTest, AddsUpMemory) {
               kExact);
 }
 
+TEST_F(PredictRunTest, CountsSnapshots) {
+  // Snapshots take 12 bytes a value, and come once the records, of 2 bytes,
+  // have six times as many.
+  EXPECT_NEAR(Predicted().snapshot_bytes_per_round, 12000.0 / 36, kExact);
+  // The outer steps of a round take 10 of the 60 seconds that a start repeats.
+  assumptions_.merge_rate = 100;
+  EXPECT_NEAR(Predicted().snapshot_bytes_per_round, 12000.0 / 6, kExact);
+  assumptions_.merge_rate = 10;
+  EXPECT_NEAR(Predicted().snapshot_bytes_per_round, 12000, kExact);
+  assumptions_.config.mutable_storage()->set_replay_seconds(300);
+  EXPECT_NEAR(Predicted().snapshot_bytes_per_round, 12000.0 / 3, kExact);
+}
+
 TEST_F(PredictRunTest, CountsTheMemoryOfEveryExchangeUnderWay) {
   sync_.set_fragments(5);
   assumptions_.layout = *MakeUniformLayout(1000, 200, 4);
