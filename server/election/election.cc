@@ -65,13 +65,22 @@ void Election::TendLease() {
   LeaseStep step = LeaseStep::kNone;
   int64_t lease = 0;
   absl::Duration silence;
+  OfficeBook::Change change;
   {
     absl::MutexLock lock(&mu_);
     step = book_.lease_step();
+    if (step == LeaseStep::kRestore) change = book_.Restore();
     lease = book_.lease();
     silence = options_.now() - alive_at_;
   }
   if (step == LeaseStep::kNone) return;
+  if (step == LeaseStep::kRestore) {
+    const absl::Status restored = Write(change);
+    LOG_IF(WARNING, restored.ok())
+        << "etcd had an older office, as after a restore from a snapshot; this "
+           "leader wrote its own again";
+    return;
+  }
   if (silence > kLongestSilence) {
     LOG_EVERY_T(WARNING, 10)
         << "this coordinator has done nothing for "
@@ -87,7 +96,6 @@ void Election::TendLease() {
   if (!granted.ok()) return;
   LOG(WARNING)
       << "etcd has lost the office's lease, or all its data; asking again";
-  OfficeBook::Change change;
   {
     absl::MutexLock lock(&mu_);
     if (!book_.leads()) return;

@@ -86,8 +86,10 @@ void OfficeBook::NoteRead(const absl::StatusOr<TxnResponse>& answer) {
   }
   // A change by this leader may have been made although its call failed.
   if (view_.ok() && leads() && view_->office.epoch() == office_.epoch()) {
-    written_ = view_->written;
-    office_ = view_->office;
+    if (!IsOlder(view_->office)) {
+      written_ = view_->written;
+      office_ = view_->office;
+    }
     if (view_->leader.has_value() && view_->leader->name() == self_.name()) {
       lease_ = view_->lease;
     }
@@ -137,9 +139,9 @@ uint64_t OfficeBook::ReplacedBy() const {
 }
 
 OfficeBook::LeaseStep OfficeBook::lease_step() const {
-  if (!leads() || !view_.ok() ||
-      (view_->written != written_ && !view_->written.empty())) {
-    return LeaseStep::kNone;
+  if (!leads() || !view_.ok()) return LeaseStep::kNone;
+  if (view_->written != written_ && !view_->written.empty()) {
+    return IsOlder(view_->office) ? LeaseStep::kRestore : LeaseStep::kNone;
   }
   // Check the key, because older etcds answer keep-alives of revoked leases.
   return view_->leader.has_value() ? LeaseStep::kKeepAlive

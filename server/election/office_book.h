@@ -42,6 +42,8 @@ class OfficeBook {
     kKeepAlive,
     // Get another lease, and Renew() with it.
     kReplace,
+    // Restore(), because etcd has an older office.
+    kRestore,
   };
 
   // The run's keys begin with `prefix`; `self` is this coordinator.
@@ -70,6 +72,9 @@ class OfficeBook {
   LeaseStep lease_step() const;
   // Asks for the leader's key again, and for the office if etcd has lost it.
   Change Renew(int64_t lease) const;
+  // Asks for the office that this leader wrote, in place of the older one that
+  // view() has. Call it if that is the lease_step().
+  Change Restore() const { return Write(view_->written, office_, 0); }
   Change Alter(const v1::Office& office) const {
     return Write(written_, office, 0);
   }
@@ -94,6 +99,13 @@ class OfficeBook {
  private:
   std::string LeaderKey() const { return prefix_ + "leader"; }
   std::string OfficeKey() const { return prefix_ + "office"; }
+  // Returns whether `found` is older than this leader's office, because etcd
+  // was restored from a snapshot. If it was read just before the last change,
+  // it is older, too, and etcd then refuses Restore().
+  bool IsOlder(const v1::Office& found) const {
+    return std::pair(found.epoch(), found.changes()) <
+           std::pair(office_.epoch(), office_.changes());
+  }
   absl::StatusOr<OfficeView> Parse(
       const absl::StatusOr<etcdserverpb::TxnResponse>& answer) const;
   // Writes both keys, or only the office if `lease` is 0. The change is not

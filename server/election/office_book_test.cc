@@ -118,6 +118,35 @@ TEST(OfficeBookTest, ARefusedWriteIsAProblemUntilEtcdWrites) {
   EXPECT_EQ(book.Problem(), "");
 }
 
+// Otherwise a coordinator that has left could lead next.
+TEST(OfficeBookTest, ALeaderWritesAgainWhatARestoredEtcdLacks) {
+  OfficeBook book("/run/", Named("a"));
+  BeginOffice(book);
+  v1::Office older = book.office();
+  etcdserverpb::TxnResponse made;
+  made.set_succeeded(true);
+  ASSERT_OK(
+      book.NoteChange(book.Alter(WithInSync(book.office(), {"a", "b"})), made));
+  const auto expect_restored = [&] {
+    const v1::Office newest = book.office();
+    book.NoteRead(AnswerWith(older));
+    ASSERT_EQ(book.lease_step(), LeaseStep::kRestore);
+    const OfficeBook::Change again = book.Restore();
+    EXPECT_EQ(again.request.compare(0).value(), WriteKey(older));
+    EXPECT_EQ(again.office.epoch(), newest.epoch());
+    EXPECT_EQ(InSync(again.office), InSync(newest));
+    EXPECT_GT(again.office.changes(), newest.changes());
+    ASSERT_OK(book.NoteChange(again, made));
+    book.NoteRead(AnswerWith(again.office));
+    EXPECT_EQ(book.lease_step(), LeaseStep::kReplace);
+  };
+  expect_restored();
+  // The snapshot is of the leader before, who changed more.
+  older.set_epoch(0);
+  older.set_changes(9);
+  expect_restored();
+}
+
 // A key that another coordinator holds is not this one's to keep alive.
 TEST(OfficeBookTest, ALeaderLeavesTheLeasesOfOthersAlone) {
   OfficeBook book("/run/", Named("a"));

@@ -187,6 +187,8 @@ void ElectedCoordinator::TendLease(std::function<void()> done) {
       return done();
     case OfficeBook::LeaseStep::kReplace:
       return replace();
+    case OfficeBook::LeaseStep::kRestore:
+      return Write(book_.Restore(), [done](const absl::Status&) { done(); });
     case OfficeBook::LeaseStep::kKeepAlive:
       return parts_.etcd->Ask<absl::Status>(
           machine_, &process_,
