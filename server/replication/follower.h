@@ -220,6 +220,10 @@ class Follower {
   std::optional<RunRecord> run_;
   // Is true if the directory has a copy, not its own run.
   bool is_copy_ = false;
+  // The epoch of the leader whose changes this process last had all of.
+  uint64_t caught_up_epoch_ = 0;
+  // Is true if the leader of that epoch has lost changes since.
+  bool is_ahead_ = false;
   ThreadPool pool_;
   BufferPool memory_;
   std::optional<Incoming> incoming_;

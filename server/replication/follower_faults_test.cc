@@ -153,6 +153,29 @@ TEST_F(FollowerFaultsTest, KeepsACopyThatItCannotOpenForNow) {
   ExpectTheSameRun();
 }
 
+// The restored leader soon has as many changes as it lost.
+TEST_F(FollowerFaultsTest, KeepsItsCopyIfTheLeadersDirectoryWentBack) {
+  StartLeader();
+  Follow(leader());
+  ASSERT_TRUE(AwaitAll());
+  Train();
+  ASSERT_TRUE(AwaitAll());
+  std::atomic<int> runs = 0;
+  Proxy proxy(leader(), [&](v1::FollowResponse& response) {
+    if (response.has_run() && runs++ == 0) {
+      response.mutable_run()->mutable_position()->set_index(1);
+    }
+    return true;
+  });
+  follower_->Follow(proxy.address());
+  // The second refusal comes before the third try.
+  ASSERT_TRUE(Await([&](const Follower::View&) { return runs >= 3; }));
+  EXPECT_THAT(follower_->view().problem, IsUnavailable("an older log"));
+  EXPECT_OK(follower_->view().ended);
+  EXPECT_TRUE(follower_->view().is_complete);
+  ExpectTheSameRun();
+}
+
 TEST_F(FollowerFaultsTest, OutlivesAnErrorOfTheLeadersDisk) {
   StartLeader();
   disk_.path = "run.sqlite3.for-f";

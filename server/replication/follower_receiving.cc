@@ -82,6 +82,17 @@ absl::Status Follower::TakeRun(const v1::FollowedRun& run) {
           "has $2",
           leader_, run.epoch(), view_.epoch));
     }
+    // The leader of an epoch has each change first. A restored one that goes on
+    // may soon count more changes than it lost.
+    is_ahead_ = heads_ != nullptr && run.epoch() == caught_up_epoch_ &&
+                (is_ahead_ || run.position().index() < view_.changes);
+    if (is_ahead_) {
+      return absl::UnavailableError(absl::Substitute(
+          "the coordinator at $0 has an older log than this copy: was its "
+          "state directory restored? Promote this follower, or give it an "
+          "empty directory to follow that log",
+          leader_));
+    }
     view_.run_id = run.run_id();
     view_.config = run.config();
     view_.epoch = run.epoch();
@@ -350,6 +361,7 @@ absl::Status Follower::EndCatchUp() {
   if (is_copying_) RETURN_IF_ERROR(EndCopy());
   absl::MutexLock lock(&mu_);
   view_.is_complete = true;
+  caught_up_epoch_ = view_.epoch;
   return absl::OkStatus();
 }
 
