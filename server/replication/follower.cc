@@ -131,6 +131,12 @@ absl::Status Follower::OpenCopy() {
   if (absl::IsNotFound(run.status())) return absl::OkStatus();
   RETURN_IF_ERROR(run.status());
   ASSIGN_OR_RETURN(const LeaderRecord leader, state_->log().LoadLeader());
+  if (is_copy_ && !leader.is_followed) {
+    // A takeover whose outcome was unknown was made.
+    absl::MutexLock lock(&mu_);
+    view_.is_promoted = true;
+    view_.epoch = run->epoch;
+  }
   is_copy_ = leader.is_followed;
   run->config = leader.config;
   if (!is_copy_) {
@@ -168,7 +174,7 @@ void Follower::Loop() {
     const bool was_connected = std::exchange(view_.is_connected, false);
     // While the disk is full, do not make the leader send again all the time.
     if (was_connected && !absl::IsResourceExhausted(broken)) backoff.Reset();
-    if (stopping_) return;
+    if (stopping_ || view_.is_promoted) return;
     LOG(WARNING) << "not following " << leader_ << ": " << broken;
     view_.problem = broken;
     if (IsFinal(broken)) {
@@ -191,7 +197,7 @@ absl::Status Follower::FollowOnce() {
   grpc::ClientContext context;
   {
     absl::MutexLock lock(&mu_);
-    if (stopping_) return absl::CancelledError("stopping");
+    if (stopping_ || view_.is_promoted) return absl::CancelledError("stopping");
     call_ = &context;
   }
   if (channel_->GetState(/*try_to_connect=*/false) ==

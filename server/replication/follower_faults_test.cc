@@ -307,6 +307,23 @@ TEST_F(FollowerFaultsTest, ATakeoverReusesNoEpochThatItsDiskRefused) {
   EXPECT_EQ(promoted.epoch(), 6);
 }
 
+TEST_F(FollowerFaultsTest, ATakeoverThatIsFoundAfterADoubtCounts) {
+  StartLeader();
+  Follow(leader());
+  ASSERT_TRUE(AwaitAll());
+  driver_.StopServing();
+  // All that the leader has sent is written.
+  ASSERT_TRUE(
+      Await([](const Follower::View& view) { return !view.problem.ok(); }));
+  FailSyncs(/*sound=*/0, /*failing=*/2);
+  EXPECT_FALSE(follower_->Promote({}).ok());
+  ASSERT_TRUE(
+      Await([](const Follower::View& view) { return view.is_promoted; }));
+  EXPECT_THAT(follower_->Promote({}),
+              IsFailedPrecondition("already been promoted"));
+  EXPECT_EQ(follower_->view().epoch, 2);
+}
+
 // The first coordinator ended after it wrote the run's row, but before the
 // first versions.
 TEST_F(FollowerFaultsTest, ARunWithoutVersionsIsLeftToTheElectedLeader) {
