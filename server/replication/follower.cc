@@ -108,6 +108,14 @@ void Follower::CloseCopy() {
   heads_ = nullptr;
 }
 
+absl::Status Follower::OfOwnDisk(const absl::Status& error) {
+  if (!absl::IsPermissionDenied(error) && !absl::IsDataLoss(error)) {
+    return error;
+  }
+  // The follower then tries as seldom as on a full disk.
+  return absl::ResourceExhaustedError(error.message());
+}
+
 absl::Status Follower::OpenDirectory() {
   CloseCopy();
   state_ = nullptr;
@@ -118,7 +126,7 @@ absl::Status Follower::OpenDirectory() {
   // The next try opens it again. If a half-open directory stayed, the follower
   // would say that it has no copy, and get another in its place.
   if (!opened.ok()) state_ = nullptr;
-  return opened;
+  return absl::IsPermissionDenied(opened) ? OfOwnDisk(opened) : opened;
 }
 
 absl::Status Follower::OpenCopy() {
@@ -190,7 +198,7 @@ void Follower::Loop() {
 absl::Status Follower::FollowOnce() {
   if (state_ == nullptr || is_copying_) RETURN_IF_ERROR(OpenDirectory());
   if (state_->log().InDoubt()) {
-    RETURN_IF_ERROR(state_->log().Reconcile().status());
+    RETURN_IF_ERROR(OfOwnDisk(state_->log().Reconcile().status()));
     // The log may now have a change whose versions are not installed.
     RETURN_IF_ERROR(OpenDirectory());
   }
@@ -223,6 +231,8 @@ absl::Status Follower::FollowOnce() {
   if (!handled.ok()) context.TryCancel();
   const absl::Status written = writer_->Flush();
   writer_ = nullptr;
+  // While an object comes, an error is of the file that it comes into.
+  if (written.ok() && incoming_.has_value()) handled = OfOwnDisk(handled);
   // Remove temporary files, too, because this process may come to lead.
   ahead_.clear();
   incoming_.reset();
@@ -241,6 +251,7 @@ absl::Status Follower::FollowOnce() {
     // The log refuses all writes until the next try reconciles it.
     return absl::UnavailableError(failed.message());
   }
+  if (absl::IsPermissionDenied(failed)) return OfOwnDisk(failed);
   RETURN_IF_ERROR(handled);
   if (absl::IsDataLoss(written)) return WithRemedy(written);
   RETURN_IF_ERROR(written);

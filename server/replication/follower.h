@@ -159,6 +159,9 @@ class Follower {
 
   explicit Follower(Options options);
 
+  // Makes an error of this process's own disk, which may take writes again
+  // later, one after which the follower tries again.
+  static absl::Status OfOwnDisk(const absl::Status& error);
   // Opens the state directory and its copy. After an error neither is open.
   absl::Status OpenDirectory() ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status OpenCopy() ABSL_LOCKS_EXCLUDED(mu_);

@@ -176,6 +176,23 @@ TEST_F(FollowerFaultsTest, KeepsItsCopyIfTheLeadersDirectoryWentBack) {
   ExpectTheSameRun();
 }
 
+TEST_F(FollowerFaultsTest, OutlivesADiskThatTakesNoRecord) {
+  StartLeader();
+  Follow(leader());
+  ASSERT_TRUE(AwaitAll());
+  // Opening this file for writing, or for root writing to it, fails.
+  const std::string record =
+      absl::StrCat(copy_dir(), "/merges/merge-0000-v00000001.safetensors",
+                   AtomicFileWriter::kTemporaryMarker, getpid());
+  ASSERT_EQ(symlink("/proc/version", record.c_str()), 0);
+  Train();
+  ASSERT_TRUE(Await([](const Follower::View& view) {
+    return absl::IsResourceExhausted(view.problem);
+  }));
+  std::filesystem::remove(record);
+  EXPECT_TRUE(AwaitAll()) << follower_->view().ended;
+}
+
 TEST_F(FollowerFaultsTest, OutlivesAnErrorOfTheLeadersDisk) {
   StartLeader();
   disk_.path = "run.sqlite3.for-f";

@@ -317,7 +317,8 @@ absl::Status Follower::WriteGroup(std::vector<ReceivedChange> group,
       records.push_back(std::move(version.record));
     }
   }
-  RETURN_IF_ERROR(AtomicFileWriter::CommitAll(absl::MakeSpan(records)));
+  RETURN_IF_ERROR(
+      OfOwnDisk(AtomicFileWriter::CommitAll(absl::MakeSpan(records))));
   RETURN_IF_ERROR(state_->log().ApplyChanges(changes, view().epoch));
   auto record = records.begin();
   for (ReceivedChange& received : group) {
