@@ -59,7 +59,7 @@ absl::Status Follower::Handle(v1::FollowResponse& response, Stream& stream) {
         absl::MutexLock lock(&mu_);
         revoked_ = response.revoked();
       }
-      return WriteRevoked(options_.state_dir, response.revoked());
+      return OfOwnDisk(WriteRevoked(options_.state_dir, response.revoked()));
     }
     case v1::FollowResponse::PAYLOAD_NOT_SET:
       break;
