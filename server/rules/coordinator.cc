@@ -102,6 +102,7 @@ Coordinator::Coordinator(Options options, std::vector<CommittedFragment> heads,
     }
     membership_.Restore(std::move(member), now);
   }
+  FoldAccounts();
   flags_.started |=
       membership_.ready_count() >= options_.config.membership().min_islands();
 }
@@ -144,6 +145,7 @@ absl::StatusOr<v1::JoinResponse> Coordinator::Join(
     const IncarnationKey key{member.island_id, member.incarnation};
     ledger_.Open(key, request.instance_id());
     TakeOver(key, effects);
+    FoldAccounts();
     effects.events.push_back(
         {"island_joined", member.island_id,
          absl::StrCat("island ", member.island_id, " joined (incarnation ",

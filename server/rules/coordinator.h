@@ -313,6 +313,8 @@ class Coordinator {
   // Moves tokens that had expired with earlier incarnations of the same process
   // to the incarnation `key`.
   void TakeOver(const IncarnationKey& key, Effects& effects);
+  // Keeps the ledger from growing with each incarnation.
+  void FoldAccounts();
   // Fences off members whose contributions the open round refused while it had
   // `removed`, so that they join and offer again.
   void EndRefusedMembers(const ContributionKey& removed, absl::Time now,

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -83,6 +85,22 @@ TEST(CoordinatorAccounts, OnlyAccountsThatChangeAreRecorded) {
     run.Advance(Membership::kJoinPause);
   }
   EXPECT_EQ(run.core().IslandLedger({"a", 300}).reported(), tokens);
+  EXPECT_EQ(run.core().FragmentLedger(0).reported(), tokens);
+}
+
+TEST(CoordinatorAccounts, TokensOfForgottenIslandsStayInTheSum) {
+  constexpr uint64_t kIslands = Membership::kMostDeparted + 10;
+  CoordinatorDriver run({});
+  for (uint64_t i = 0; i < kIslands; ++i) {
+    const std::string name = absl::StrCat("island-", i);
+    ASSERT_OK(run.Heartbeat(run.Join(name), 0, /*tokens=*/1));
+    ASSERT_OK(run.core().Evict(name, "", run.now(), run.effects()));
+    run.Advance(absl::Seconds(1));
+  }
+  run.Join("another");
+  EXPECT_EQ(run.core().IslandLedger({"island-0", 1}).reported(), 0);
+  EXPECT_EQ(run.core().FragmentLedger(0).reported(), kIslands);
+  EXPECT_EQ(run.core().FragmentLedger(0).expired(), kIslands);
 }
 
 TEST(CoordinatorAccounts, AllTokensMayComeFromACheckpoint) {

@@ -161,7 +161,7 @@ TEST(CoordinatorRestart, RestoredTokensAreNotTheIslandsOwn) {
                        .reported = {1000}}};
   history.settled = {{.key = {"a", 1}, .tokens = 1000, .restored = 400}};
   CoordinatorDriver run({}, HeadsAt(1), {}, history);
-  const v1::TokenLedger ledger = run.core().IslandLedger({"a", 1});
+  const v1::TokenLedger ledger = run.core().FragmentLedger(0);
   EXPECT_EQ(ledger.reported(), 1400);
   EXPECT_EQ(ledger.merged(), 1000);
   EXPECT_EQ(ledger.expired(), 400);

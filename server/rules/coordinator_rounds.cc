@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <cstring>
 #include <map>
+#include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -226,6 +228,20 @@ void Coordinator::TakeOver(const IncarnationKey& key, Effects& effects) {
     }
   }
   effects.accounts.push_back(ledger_.Record(key));
+}
+
+void Coordinator::FoldAccounts() {
+  std::set<IncarnationKey> open;
+  for (const Round& round : rounds_) {
+    for (const auto& [key, header] : round.contributions()) {
+      open.insert({key.island_id, key.incarnation});
+    }
+  }
+  ledger_.Fold(
+      [this](const std::string& island_id) {
+        return membership_.members().contains(island_id);
+      },
+      open);
 }
 
 void Coordinator::EndRefusedMembers(const ContributionKey& removed,

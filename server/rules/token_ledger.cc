@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <limits>
+#include <utility>
 
 #include "glog/logging.h"
 
@@ -12,6 +14,7 @@ namespace causeway {
 namespace {
 
 constexpr auto kMostSigned = static_cast<int64_t>(TokenLedger::kMost);
+constexpr uint64_t kNewest = std::numeric_limits<uint64_t>::max();
 
 OpenTokens Bounded(const OpenTokens& open) {
   return {.tokens = std::min(open.tokens, TokenLedger::kMost),
@@ -63,6 +66,15 @@ void TokenLedger::Restore(const AccountRecord& record) {
        fragment < std::min<size_t>(fragments_, record.reported.size());
        ++fragment) {
     incarnation.lines[fragment].reported = record.reported[fragment];
+  }
+}
+
+void TokenLedger::Open(const IncarnationKey& key, uint64_t process) {
+  Incarnation& incarnation = Find(key);
+  incarnation.process = process;
+  const auto folded = folded_processes_.find({key.island_id, process});
+  if (folded != folded_processes_.end()) {
+    incarnation.process_tokens = folded->second;
   }
 }
 
@@ -123,6 +135,79 @@ void TokenLedger::Unquarantine(const IncarnationKey& key, uint32_t fragment,
   line.restored = Difference(line.restored, restored);
 }
 
+void TokenLedger::Fold(absl::FunctionRef<bool(const std::string&)> is_known,
+                       const std::set<IncarnationKey>& open) {
+  const IncarnationKey nameless;
+  for (auto begin = incarnations_.upper_bound(nameless);
+       begin != incarnations_.end();) {
+    const std::string island_id = begin->first.island_id;
+    const auto end = incarnations_.upper_bound({island_id, kNewest});
+    const bool known = is_known(island_id);
+    const auto foldable =
+        EndOfFoldable(begin, end, known ? kUnfolded : 0, open);
+    if (std::distance(begin, foldable) > (known ? 1 : 0)) {
+      FoldInto(known ? std::prev(foldable)->first : nameless, begin, foldable);
+    }
+    begin = end;
+  }
+}
+
+TokenLedger::Incarnations::iterator TokenLedger::EndOfFoldable(
+    Incarnations::iterator begin, Incarnations::iterator end, int64_t unfolded,
+    const std::set<IncarnationKey>& open) {
+  const auto most = std::max<int64_t>(0, std::distance(begin, end) - unfolded);
+  const auto last = std::next(begin, most);
+  std::set<uint64_t> processes;
+  for (auto each = last; each != end; ++each) {
+    processes.insert(each->second.process);
+  }
+  return std::find_if(begin, last, [&](const auto& each) {
+    const auto& [key, incarnation] = each;
+    const bool may_continue =
+        incarnation.process != 0 && processes.contains(incarnation.process);
+    return open.contains(key) ||
+           std::any_of(
+               incarnation.lines.begin(), incarnation.lines.end(),
+               [&](const Line& line) {
+                 return line.quarantined > 0 ||
+                        (may_continue && line.reported != line.contributed({}));
+               });
+  });
+}
+
+void TokenLedger::FoldInto(IncarnationKey into, Incarnations::iterator begin,
+                           Incarnations::iterator end) {
+  const IncarnationKey newest = std::prev(end)->first;
+  Incarnation folded;
+  for (uint32_t fragment = 0; fragment < fragments_; ++fragment) {
+    v1::TokenLedger sum;
+    if (into.island_id != newest.island_id) {
+      sum = Account(into, fragment, /*live=*/false, {});
+    }
+    std::map<IncarnationKey, int64_t> brought_back =
+        BroughtBack(newest, fragment, {});
+    for (auto each = begin; each != end; ++each) {
+      AddTo(MakeAccount(each->second.lines[fragment], {}, /*live=*/false,
+                        brought_back[each->first]),
+            sum);
+    }
+    Line& line = folded.lines.emplace_back();
+    line.merged = std::min(sum.merged(), kMost);
+    line.partial = std::min(sum.partial_merged(), kMost);
+    line.refused = std::min(sum.refused(), kMost);
+    line.reported =
+        static_cast<int64_t>(line.settled() + std::min(sum.expired(), kMost));
+  }
+  for (auto each = begin; each != end; ++each) {
+    const Incarnation& old = each->second;
+    if (old.process == 0) continue;
+    uint64_t& tokens = folded_processes_[{newest.island_id, old.process}];
+    tokens = std::max(tokens, old.process_tokens);
+  }
+  incarnations_.erase(begin, end);
+  incarnations_[std::move(into)] = std::move(folded);
+}
+
 AccountRecord TokenLedger::Record(const IncarnationKey& key) const {
   AccountRecord record{.key = key};
   const auto found = incarnations_.find(key);
@@ -136,7 +221,7 @@ AccountRecord TokenLedger::Record(const IncarnationKey& key) const {
 }
 
 std::map<IncarnationKey, int64_t> TokenLedger::BroughtBack(
-    const std::string& island_id, uint32_t fragment,
+    const IncarnationKey& newest, uint32_t fragment,
     const std::map<IncarnationKey, OpenTokens>& open) const {
   // An incarnation with `left` expired tokens that are not yet brought back.
   struct Expired {
@@ -156,9 +241,8 @@ std::map<IncarnationKey, int64_t> TokenLedger::BroughtBack(
     from.left -= moved;
     brought_back[*from.key] += moved;
   };
-  for (auto each = incarnations_.lower_bound({island_id, 0});
-       each != incarnations_.end() && each->first.island_id == island_id;
-       ++each) {
+  for (auto each = incarnations_.lower_bound({newest.island_id, 0});
+       each != incarnations_.end() && each->first <= newest; ++each) {
     const Line& line = each->second.lines[fragment];
     const OpenTokens tokens = InRound(each->first, open);
     const int64_t contributed = line.contributed(tokens);
@@ -193,8 +277,9 @@ v1::TokenLedger TokenLedger::Account(
     const std::map<IncarnationKey, OpenTokens>& open) const {
   const auto found = incarnations_.find(key);
   if (found == incarnations_.end()) return {};
-  return MakeAccount(found->second.lines[fragment], InRound(key, open), live,
-                     BroughtBack(key.island_id, fragment, open)[key]);
+  return MakeAccount(
+      found->second.lines[fragment], InRound(key, open), live,
+      BroughtBack({key.island_id, kNewest}, fragment, open)[key]);
 }
 
 v1::TokenLedger TokenLedger::Sum(
@@ -206,7 +291,7 @@ v1::TokenLedger TokenLedger::Sum(
     const std::string& island_id = each->first.island_id;
     const std::map<IncarnationKey, OpenTokens> open = open_of(island_id);
     const std::map<IncarnationKey, int64_t> brought_back =
-        BroughtBack(island_id, fragment, open);
+        BroughtBack({island_id, kNewest}, fragment, open);
     for (; each != incarnations_.end() && each->first.island_id == island_id;
          ++each) {
       const auto& [key, incarnation] = *each;

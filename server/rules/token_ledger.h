@@ -27,6 +27,11 @@
 // contributes them. The tokens that expired with earlier incarnations of the
 // island, in other processes, decrease by as many, newest first.
 //
+// Incarnations are many in a long run: the accounts of those that are over are
+// folded into one for each island, and those of forgotten islands into a
+// nameless one. That changes no sum. Nothing can be taken over from them any
+// more, and nothing from a forgotten island's can be restored.
+//
 // Counts are claims of islands, so sums stop at kMost instead of overflowing.
 //
 // Pure rules: no clock, no I/O, not thread-safe.
@@ -35,7 +40,9 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -76,6 +83,9 @@ class TokenLedger {
   // The highest sum. A few of these fit into 63 bits.
   static constexpr uint64_t kMost = uint64_t{1} << 60;
 
+  // This many of an island's newest accounts are not folded.
+  static constexpr int64_t kUnfolded = 4;
+
   // The fates of contributed tokens; each is a term of the sum above.
   enum class Fate { kMerged, kPartial, kRefused, kQuarantined };
 
@@ -85,9 +95,7 @@ class TokenLedger {
   void Restore(const AccountRecord& record);
 
   // Begins the account of an incarnation of `process`.
-  void Open(const IncarnationKey& key, uint64_t process = 0) {
-    Find(key).process = process;
-  }
+  void Open(const IncarnationKey& key, uint64_t process = 0);
   // Returns the earlier incarnations of the same process.
   std::vector<IncarnationKey> OfSameProcess(const IncarnationKey& key) const;
   // Moves the tokens that had expired with `predecessor`, which has ended, to
@@ -108,6 +116,12 @@ class TokenLedger {
   void Unquarantine(const IncarnationKey& key, uint32_t fragment,
                     uint64_t tokens, uint64_t restored = 0);
 
+  // Folds old accounts. `is_known` returns whether an island is not forgotten;
+  // `open` has the incarnations with contributions to open rounds.
+  void Fold(absl::FunctionRef<bool(const std::string&)> is_known,
+            const std::set<IncarnationKey>& open);
+
+  // The incarnation's account must not be folded.
   AccountRecord Record(const IncarnationKey& key) const;
 
   // Returns one account. `open` has the contributions in the fragment's open
@@ -117,7 +131,7 @@ class TokenLedger {
       const std::map<IncarnationKey, OpenTokens>& open) const;
   // Returns the sum of the fragment's accounts. `open_of` returns an island's
   // contributions in the fragment's open round. Takes time in proportion to the
-  // number of incarnations, of which a flapping island has many.
+  // number of accounts.
   v1::TokenLedger Sum(uint32_t fragment,
                       absl::FunctionRef<bool(const IncarnationKey&)> is_live,
                       absl::FunctionRef<std::map<IncarnationKey, OpenTokens>(
@@ -149,19 +163,31 @@ class TokenLedger {
     uint64_t process_tokens = 0;
     std::vector<Line> lines;
   };
+  using Incarnations = std::map<IncarnationKey, Incarnation>;
 
   Incarnation& Find(const IncarnationKey& key);
-  // Maps incarnations of the island to how many of their expired tokens later
-  // incarnations contributed.
+  // Returns the end of the oldest of the island's accounts from `begin` to
+  // `end` that can be folded, so that `unfolded` are left.
+  static Incarnations::iterator EndOfFoldable(
+      Incarnations::iterator begin, Incarnations::iterator end,
+      int64_t unfolded, const std::set<IncarnationKey>& open);
+  // Makes one account, `into`, of itself and an island's oldest ones, which end
+  // at `end`.
+  void FoldInto(IncarnationKey into, Incarnations::iterator begin,
+                Incarnations::iterator end);
+  // Maps the island's incarnations up to `newest` to how many of their expired
+  // tokens later ones of them contributed.
   std::map<IncarnationKey, int64_t> BroughtBack(
-      const std::string& island_id, uint32_t fragment,
+      const IncarnationKey& newest, uint32_t fragment,
       const std::map<IncarnationKey, OpenTokens>& open) const;
   static v1::TokenLedger MakeAccount(const Line& line, const OpenTokens& tokens,
                                      bool live, int64_t brought_back);
   static uint64_t& Of(Line& line, Fate fate);
 
   const uint32_t fragments_;
-  std::map<IncarnationKey, Incarnation> incarnations_;
+  Incarnations incarnations_;
+  // The process_tokens of the islands' processes with folded accounts.
+  std::map<std::pair<std::string, uint64_t>, uint64_t> folded_processes_;
 };
 
 // Adds every field of `from` to `to`, up to the type's highest number.

@@ -380,6 +380,69 @@ TEST(TokenLedger, RestoredTokensPassThroughTheQuarantine) {
   EXPECT_EQ(ledger.Account(restored, 0, false, {}).reported(), 30);
 }
 
+// Compares a ledger that is folded again and again with one that never is.
+TEST(TokenLedger, FoldingChangesNoSum) {
+  constexpr uint64_t kNoneLive = 1000;
+  std::mt19937 random(3);
+  for (uint64_t process_joins = 1; process_joins <= 8; ++process_joins) {
+    TokenLedger whole(1);
+    TokenLedger folded(1);
+    uint64_t tokens = 0;
+    for (uint64_t i = 1; i <= 60; ++i) {
+      const IncarnationKey key{"east", i};
+      const bool is_forgotten = i == 60;
+      const uint64_t process = 1 + i / process_joins;
+      tokens = (i % process_joins == 0 ? 0 : tokens) + random() % 200;
+      const uint64_t merged = random() % 150;
+      const uint64_t restored = random() % 50;
+      for (TokenLedger* const ledger : {&whole, &folded}) {
+        ledger->Open(key, process);
+        for (const IncarnationKey& old : ledger->OfSameProcess(key)) {
+          ledger->TakeOver(old, key, {OpenTokens()});
+        }
+        ledger->Report(key, tokens);
+        ledger->Settle(key, 0, Fate::kMerged, merged, restored);
+        ledger->Settle(key, 0, Fate::kRefused, i);
+      }
+      folded.Fold([=](const std::string&) { return !is_forgotten; }, {});
+      ASSERT_EQ(SumOf(folded, kNoneLive).SerializeAsString(),
+                SumOf(whole, kNoneLive).SerializeAsString())
+          << process_joins << " " << i;
+    }
+    EXPECT_EQ(folded.Account({"east", 60}, 0, false, {}).reported(), 0);
+  }
+}
+
+TEST(TokenLedger, OnlyWhatIsOverIsFolded) {
+  constexpr uint64_t kIncarnations = TokenLedger::kUnfolded + 4;
+  const auto known = [](const std::string&) { return true; };
+  TokenLedger ledger(1);
+  for (uint64_t i = 1; i <= kIncarnations; ++i) {
+    ledger.Open({"east", i}, /*process=*/i);
+    ledger.Report({"east", i}, 100);
+  }
+  ledger.Settle({"east", 3}, 0, Fate::kQuarantined, 60);
+  const auto reported = [&](uint64_t incarnation) {
+    return ledger.Account({"east", incarnation}, 0, false, {}).reported();
+  };
+  ledger.Fold(known, {{"east", 2}});
+  EXPECT_EQ(reported(1), 100);
+  EXPECT_EQ(reported(2), 100);
+  ledger.Fold(known, {});
+  EXPECT_EQ(reported(1), 0);
+  EXPECT_EQ(reported(2), 200);
+  EXPECT_EQ(reported(3), 100);
+  ledger.Unquarantine({"east", 3}, 0, 60);
+  ledger.Settle({"east", 3}, 0, Fate::kMerged, 60);
+  ledger.Fold(known, {});
+  EXPECT_EQ(reported(4), 400);
+  EXPECT_EQ(reported(5), 100);
+  // A process that was away for long has not trained its tokens again.
+  ledger.Open({"east", kIncarnations + 1}, /*process=*/1);
+  ledger.Report({"east", kIncarnations + 1}, 130);
+  EXPECT_EQ(reported(kIncarnations + 1), 30);
+}
+
 TEST(TokenLedger, AddsUpWhateverHappens) {
   std::mt19937_64 random(7);
   for (int history = 0; history < 50; ++history) {
