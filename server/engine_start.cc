@@ -319,19 +319,29 @@ absl::StatusOr<std::vector<CoordinatorEvent>> StartEvents(
   return events;
 }
 
+double ParameterNorm(const FragmentHeads& heads, uint32_t fragment) {
+  double squares = 0;
+  const auto newest = heads.Newest(fragment);
+  for (const float value : newest->contents().theta) {
+    squares += static_cast<double>(value) * value;
+  }
+  return std::sqrt(squares);
+}
+
 std::vector<Coordinator::CommittedFragment> CommittedFragments(
-    absl::Span<const CommitRecord> commits, const FragmentHeads& heads) {
+    absl::Span<const CommitRecord> commits, const FragmentHeads& heads,
+    const CoordinatorHistory& history) {
   std::vector<Coordinator::CommittedFragment> fragments;
   for (const CommitRecord& commit : commits) {
-    double squares = 0;
-    const auto newest = heads.Newest(commit.head.fragment());
-    for (const float value : newest->contents().theta) {
-      squares += static_cast<double>(value) * value;
-    }
-    fragments.push_back({.head = commit.head,
-                         .merged_norm = commit.merged_norm,
-                         .committed_at = commit.committed_at,
-                         .parameter_norm = std::sqrt(squares)});
+    const uint32_t fragment = commit.head.fragment();
+    // A norm of all parameters of a large model takes minutes.
+    const bool is_needed =
+        !NormGuard::ShowUsual(history.merged_norms[fragment]);
+    fragments.push_back(
+        {.head = commit.head,
+         .merged_norm = commit.merged_norm,
+         .committed_at = commit.committed_at,
+         .parameter_norm = is_needed ? ParameterNorm(heads, fragment) : 0});
   }
   return fragments;
 }
@@ -362,8 +372,6 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(Options options,
                      FragmentHeads::Restore(*state, run, options.merge_threads,
                                             options.evictable_state));
   }
-  std::vector<Coordinator::CommittedFragment> heads =
-      CommittedFragments(started.commits, *fragment_heads);
   const v1::StorageConfig& storage = run.config.storage();
   RETURN_IF_ERROR(state
                       ->RemoveUnreferenced(run.run_id, storage.versions_kept(),
@@ -373,8 +381,10 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(Options options,
   ASSIGN_OR_RETURN(
       CoordinatorHistory history,
       state->log().LoadHistory(
-          static_cast<uint32_t>(heads.size()),
+          static_cast<uint32_t>(started.commits.size()),
           NormGuard::Memory(run.config.membership().max_islands())));
+  std::vector<Coordinator::CommittedFragment> heads =
+      CommittedFragments(started.commits, *fragment_heads, history);
   for (const QuarantineEntry& entry : history.quarantine) {
     if (entry.state == v1::QuarantinedContribution::HELD) continue;
     RETURN_IF_ERROR(state->RemoveQuarantined(entry.id));

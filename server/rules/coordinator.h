@@ -71,7 +71,8 @@ class Coordinator {
     std::optional<double> similarity;
     absl::Time committed_at = absl::InfinitePast();
     // The Euclidean norm of the parameters when the coordinator started.
-    // NormGuard compares the first contributions with it.
+    // NormGuard compares the first contributions with it. It may be 0 if the
+    // history shows what is usual (NormGuard::ShowUsual).
     double parameter_norm = 0;
   };
 

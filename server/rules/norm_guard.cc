@@ -29,6 +29,17 @@ uint64_t NormGuard::Memory(uint64_t max_islands) {
   return std::max(kLately, max_islands);
 }
 
+bool NormGuard::ShowUsual(absl::Span<const MergedRound> rounds) {
+  size_t usual = 0;
+  size_t lately = 0;
+  for (auto round = rounds.rbegin(); round != rounds.rend() && lately < kLately;
+       ++round) {
+    lately += round->size();
+    for (const Sample& merged : *round) usual += merged.norm != 0 ? 1 : 0;
+  }
+  return usual >= kLeast;
+}
+
 NormGuard::Usual NormGuard::UsualFor(uint64_t inner_steps,
                                      uint64_t rounds) const {
   std::vector<double> norms;

@@ -31,6 +31,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "server/rules/rank_parts.h"
 
 namespace causeway {
@@ -63,6 +64,9 @@ class NormGuard {
   // Returns how many contributions the guard remembers: the newest whole rounds
   // that have this many. The usual norm follows from these alone.
   static uint64_t Memory(uint64_t max_islands);
+  // Returns whether the newest of `rounds`, oldest first, show what is usual,
+  // however many islands are live.
+  static bool ShowUsual(absl::Span<const MergedRound> rounds);
 
   // Returns why the contribution must not be merged, in one sentence; empty if
   // it may be. `rounds` is the number of rounds since the island's last

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -88,6 +89,24 @@ TEST(NormGuard, AClaimOfStepsCountsUpToTheRoundsThatHavePassed) {
   EXPECT_THAT(guard.Objection({11, UINT64_MAX}, 1), Not(IsEmpty()));
   EXPECT_THAT(guard.Objection({160, UINT64_MAX}, 1000), IsEmpty());
   EXPECT_THAT(guard.Objection({161, UINT64_MAX}, 1000), Not(IsEmpty()));
+}
+
+TEST(NormGuard, KnowsWhenItNeedsNoParameters) {
+  using Round = NormGuard::MergedRound;
+  const Round changes_nothing(NormGuard::kLately, {0, 10});
+  const Round too_few(NormGuard::kLeast - 1, {1, 10});
+  const Round one(1, {1, 10});
+  for (const auto& [rounds, want] :
+       {std::pair(std::vector<Round>{}, false),
+        {{too_few}, false},
+        {{too_few, one}, true},
+        {{one, too_few}, true},
+        {{one, too_few, changes_nothing}, false}}) {
+    EXPECT_EQ(NormGuard::ShowUsual(rounds), want);
+    NormGuard guard(2, NormGuard::kLately, /*first_usual=*/0);
+    for (const Round& round : rounds) guard.Merged(round, /*live=*/1);
+    EXPECT_EQ(guard.Objection({1, 10}, 1).empty(), want);
+  }
 }
 
 // The last 16 contributions of a round are the small ones of a minority. They
