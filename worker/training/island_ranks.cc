@@ -17,12 +17,14 @@
 #include "glog/logging.h"
 #include "proto/island.pb.h"
 #include "worker/collective/communicator.h"
+#include "worker/collective/culprit.h"
 #include "worker/collective/device_collectives.h"
 #include "worker/collective/gpu_collectives.h"
 #include "worker/collective/local_transport.h"
 #include "worker/collective/message_communicator.h"
 #include "worker/collective/rank_stamps.h"
 #include "worker/collective/tcp_transport.h"
+#include "worker/collective/time_limit.h"
 #include "worker/data/dataset.h"
 #include "worker/replica/orders.h"
 #include "worker/training/rank.h"
@@ -32,6 +34,29 @@ namespace {
 
 // The key under which rank 0 leaves the run for the other ranks.
 constexpr char kRunKey[] = "run";
+
+// The key that a process writes once it has opened its data.
+std::string DataKey(int process) { return absl::StrCat("data/", process); }
+
+// Waits until all processes have opened their data, which may take one of them
+// hours longer than another. A process that is lost meanwhile is found by
+// CrewWatch.
+absl::Status AwaitData(const ProcessRankOptions& process) {
+  Rendezvous* const table = process.rendezvous;
+  RETURN_IF_ERROR(table->Put(DataKey(process.rank), ""));
+  for (int other = 0; other < process.size; ++other) {
+    absl::Status opened;
+    while (!(opened = table->Get(DataKey(other), TimeLimit::kSlice).status())
+                .ok()) {
+      if (!absl::IsDeadlineExceeded(opened) && !absl::IsUnavailable(opened)) {
+        return opened;
+      }
+      RETURN_IF_ERROR(CheckWhileConnecting(table));
+      LOG_EVERY_N(INFO, 50) << "process " << other << " still reads its data";
+    }
+  }
+  return absl::OkStatus();
+}
 
 // The ranks on threads of this process that follow rank 0.
 class Followers {
@@ -270,6 +295,7 @@ absl::StatusOr<std::unique_ptr<InnerTrainer>> MakeLeadingRank(
   run.set_encrypt(process.encrypt);
   RETURN_IF_ERROR(process.rendezvous->Put(kRunKey, run.SerializeAsString()));
   ASSIGN_OR_RETURN(Rank::Options own, OptionsFor(config, options));
+  RETURN_IF_ERROR(AwaitData(process));
   const auto followers = std::make_shared<Followers>();
   StartFollowers(own, options, process, 1, *followers);
   own.others = followers;
@@ -293,6 +319,7 @@ absl::Status RunFollowingRank(IslandRanksOptions options,
   options.shard = run.shard();
   options.data_order = run.data_order();
   ASSIGN_OR_RETURN(const Rank::Options own, OptionsFor(run.config(), options));
+  RETURN_IF_ERROR(AwaitData(process));
   Followers followers;
   StartFollowers(own, options, process, 0, followers);
   return followers.Join();

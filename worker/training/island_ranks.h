@@ -80,7 +80,8 @@ struct ProcessRankOptions {
   bool encrypt = false;
   // Rank 0's table. It must be new, and must outlive the trainer.
   Rendezvous* rendezvous = nullptr;
-  // The longest time that ranks wait for each other at the start.
+  // The longest time that ranks wait for each other once all processes have
+  // opened their data.
   absl::Duration connect_timeout = absl::Minutes(5);
   // Called, perhaps on several threads, when a rank of a following process has
   // connected to all others. May be null.

@@ -135,6 +135,10 @@ class IslandRanksTest : public testing::Test {
     of_follower.shard = 0;
     of_follower.data_order = 0;
     std::thread follower([&] {
+      // The time to connect begins once both processes have their data.
+      EXPECT_OK(rendezvous.Get("data/0", absl::Minutes(1)));
+      EXPECT_THAT(rendezvous.Get("tcp/orders/0", absl::Milliseconds(300)),
+                  IsDeadlineExceeded());
       EXPECT_OK(RunFollowingRank(of_follower, OneOfTwo(1, &rendezvous)));
     });
     {
