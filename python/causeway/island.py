@@ -94,8 +94,9 @@ class Island:
         # With ACCO, whose steps vary, the coordinator allows more.
         kind = run.configuration["training"].get("inner_algorithm", "DDP")
         self._most_tokens = self._tokens_per_step if kind == "DDP" else math.inf
-        self._steps_per_round = int(
-            run.configuration["synchronization"]["inner_steps_per_round"])
+        plan = run.configuration["synchronization"]
+        self._round_steps = int(plan["inner_steps_per_round"])
+        self._send_gap = max(1, self._round_steps // plan.get("fragments", 1))
 
     def attach(self, model: "torch.nn.Module", optimizer: "Optimizers", *,
                shards: "Optional[Shards]" = None) -> None:
@@ -324,7 +325,8 @@ class Island:
             self._tokens = self._loss = None
             return
         try:
-            if step % self._steps_per_round:
+            if (step % self._round_steps % self._send_gap
+                    and step != self.run.total_steps):
                 attachment.check_one()
             else:
                 attachment.check_all()

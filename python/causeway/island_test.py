@@ -231,12 +231,14 @@ class OneIslandTest(OneIslandTestCase):
                     torch.testing.assert_close(a, b)
                     self.assertFalse(torch.equal(b, c))
 
-    def assert_notices_a_replaced_tensor_in_step(self, number):
+    def assert_notices_a_replaced_tensor_in_step(self, number, after=0):
         with self.join() as island:
             island.attach(self.model, self.optimizer)
             # The last of five.
             name = island.run.tensors[-1].name
             parameter = self.model.get_parameter(name)
+            while island.step <= after:
+                self.step()
             parameter.data = parameter.data.clone()
             with self.assertRaisesRegex(causeway.TensorMoved, name):
                 for _ in range(5):
@@ -244,12 +246,16 @@ class OneIslandTest(OneIslandTestCase):
             self.assertEqual(island.step, number)
 
     def test_notices_an_optimizer_that_replaces_tensors(self):
-        self.begin()
+        self.begin(fragments=1)
         self.assert_notices_a_replaced_tensor_in_step(5)
 
-    def test_notices_it_before_a_round_is_sent(self):
-        self.begin(inner_steps_per_round=3)
-        self.assert_notices_a_replaced_tensor_in_step(3)
+    def test_notices_it_before_a_fragment_is_sent(self):
+        self.begin(fragments=2)
+        self.assert_notices_a_replaced_tensor_in_step(15, after=14)
+
+    def test_notices_it_before_the_last_step_is_sent(self):
+        self.begin(total_steps=4, inner_steps_per_round=3, fragments=1)
+        self.assert_notices_a_replaced_tensor_in_step(4, after=3)
 
     def test_values_that_are_not_finite_are_an_error(self):
         with self.attached() as island:
