@@ -127,6 +127,8 @@ class Attachment:
             self._places.append(_Place(slot.owner, slot.key, slot.parameter,
                                        read, read(), name))
         self._turns = itertools.cycle(self._places)
+        # The blocks of merged() that have begun and not ended.
+        self._merged = 0
 
     @staticmethod
     def _local(info: TensorInfo, slot: Slot,
@@ -209,6 +211,20 @@ class Attachment:
             # A view shares its tensor's version, and this counts as a change.
             local.values.reshape(-1)[:0].zero_()
 
+    def follow(self, native: NativeIsland) -> None:
+        """Lets the library use the parameters, once the stream has done with
+        them.
+
+        Raises InvalidArgument while they have the merged values, which the
+        library would take for the island's own.
+        """
+        if self._merged:
+            raise InvalidArgument(
+                "the model has the run's merged values, and this needs the "
+                "island's own: call it after the block of merged_weights()")
+        if self.stream is not None:
+            self.stream.follow(native)
+
     @contextlib.contextmanager
     def merged(self, native: NativeIsland, ranks: Ranks) -> Iterator[None]:
         """Puts the merged values into the parameters, and restores their own
@@ -217,6 +233,7 @@ class Attachment:
                              if told is None else told)
         reshard(self.model)
         own = [local.values.to("cpu", copy=True) for local in self.locals]
+        self._merged += 1
         try:
             for index, local in enumerate(self.locals):
                 values = merged[index] if merged else self._empty(local)
@@ -230,6 +247,7 @@ class Attachment:
             reshard(self.model)
             for local, values in zip(self.locals, own):
                 local.values.copy_(values)
+            self._merged -= 1
 
     @staticmethod
     def _empty(local: Local) -> torch.Tensor:

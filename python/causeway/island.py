@@ -271,7 +271,7 @@ class Island:
         """
         self._check_attached("wait()")
         if not self._native.step and not self._native.stopped:
-            self._follow_stream()
+            self._attachment.follow(self._native)
             self._native.next_step(self._step_timeout)
             self._attachment.values_changed()
 
@@ -285,10 +285,6 @@ class Island:
         self._check_attached("step_done()")
         self._before_step()
         self._after_step()
-
-    def _follow_stream(self) -> None:
-        if self._attachment.stream is not None:
-            self._attachment.stream.follow(self._native)
 
     def _check_attached(self, what: str) -> None:
         self._native.check()
@@ -403,7 +399,7 @@ class Island:
         self.wait()
         if self._native.stopped:
             return
-        self._follow_stream()
+        self._attachment.follow(self._native)
         self._native.synchronize(self._step_timeout)
         self._attachment.values_changed()
 
@@ -413,8 +409,10 @@ class Island:
 
         These are of the newest version of each fragment that has arrived. The
         island's own values, which differ by the training since, are restored
-        afterwards. All ranks call it together. Takes 4 bytes of host memory for
-        each value of a rank, and 8 more on rank 0 for each value of the model.
+        afterwards; calls that need them, such as save() and leave(), raise
+        InvalidArgument in the block. All ranks call it together. Takes 4 bytes
+        of host memory for each value of a rank, and 8 more on rank 0 for each
+        value of the model.
         """
         self._check_attached("merged_weights()")
         with self.paused(), self._attachment.merged(self._native, self._ranks):
@@ -454,7 +452,7 @@ class Island:
         if ranks.size == 1 or not native.step or native.step % every:
             return
         from .audit import audited
-        self._follow_stream()
+        self._attachment.follow(native)
         native.audit(*audited(self._attachment, compute_loss,
                               ranks.from_first(batch)))
 
@@ -494,7 +492,7 @@ class Island:
         bytes a parameter. Save the optimizer's state beside it. All ranks call
         it between steps."""
         self._check_attached("save()")
-        self._follow_stream()
+        self._attachment.follow(self._native)
         self._native.save(directory)
 
     def state_dict(self) -> Dict[str, Any]:
@@ -548,9 +546,9 @@ class Island:
         native = self._native
         if native.stopped or self._attachment is None:
             return
+        self._attachment.follow(native)
         if self._ranks.rank == 0 and not self._is_asked_to_leave:
             self.request_leave(reason)
-        self._follow_stream()
         limit = self._options["leave_timeout_seconds"] + PATIENCE_SECONDS
         if native.step:
             # The step under way counts no tokens.

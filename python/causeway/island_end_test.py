@@ -32,7 +32,8 @@ class IslandEndTest(OneIslandTestCase):
                 with self.join() as island:
                     island.attach(self.model, self.optimizer)
                     self.step()
-                    raise error
+                    with island.merged_weights():
+                        raise error
             self.assert_left(reason)
         with self.assertRaises(FileNotFoundError):
             with self.join():

@@ -219,6 +219,9 @@ class OneIslandTest(OneIslandTestCase):
             self.step()
             own = self.values()
             with island.merged_weights():
+                for call in island.synchronize, island.leave, island.state_dict:
+                    with self.assertRaises(causeway.InvalidArgument):
+                        call()
                 self.assert_values(initial)
             island.synchronize()
             self.assertEqual(island.step, 12)
@@ -234,11 +237,11 @@ class OneIslandTest(OneIslandTestCase):
     def assert_notices_a_replaced_tensor_in_step(self, number, after=0):
         with self.join() as island:
             island.attach(self.model, self.optimizer)
+            while island.step <= after:
+                self.step()
             # The last of five.
             name = island.run.tensors[-1].name
             parameter = self.model.get_parameter(name)
-            while island.step <= after:
-                self.step()
             parameter.data = parameter.data.clone()
             with self.assertRaisesRegex(causeway.TensorMoved, name):
                 for _ in range(5):
