@@ -207,4 +207,6 @@ def check_frozen(model: torch.nn.Module, run: Run,
             "Compare the base model's checkpoint and revision, its type and "
             "quantization, tokens that were added, and the adapter's settings, "
             "such as lora_alpha, with those of the model that the run was made "
-            "from")
+            "from. Buffers that training changes, as BatchNorm's statistics, "
+            "differ in a model that was trained before attach(): make the run "
+            "with them in exclude, such as '*.running_mean'")
