@@ -294,11 +294,12 @@ void Check(const v1::RunConfig& config, Checker& check, ConfigErrors& errors) {
       training.batch_size() % std::max(1u, training.micro_batch_size()) == 0,
       "training.micro_batch_size",
       "divisors of batch_size = ", training.batch_size());
-  check.Require(config.validation().every_rounds() == 0 ||
-                    config.data().validation_fraction() > 0,
-                "validation.every_rounds",
-                "0 where data.validation_fraction is 0, as nothing is held "
-                "out");
+  check.Require(
+      config.validation().every_rounds() == 0 ||
+          (config.data().validation_fraction() > 0 && !config.has_tensors()),
+      "validation.every_rounds",
+      "0 where data.validation_fraction is 0 or the run is of "
+      "tensors, as nothing is held out");
   const v1::MembershipConfig& membership = config.membership();
   const double islands = std::max(1u, membership.max_islands());
   check.InRange({"membership.min_islands", 1, islands});

@@ -116,6 +116,8 @@ TEST(RunConfigTest, BadTensorsAreRefused) {
            std::pair("sequence_length: 1 tensor { name: 'a' shape: 1 } "
                      "tensor { name: 'a' shape: 1 }",
                      "\"a\" is there twice"),
+           std::pair("sequence_length: 1 } validation { every_rounds: 3",
+                     "validation.every_rounds is 3; allowed: 0 where"),
            std::pair("sequence_length: 1 } model { layers: 1",
                      "member of oneof \"parameters\""),
        }) {

@@ -192,7 +192,11 @@ bool Coordinator::DataDiffers(const Member& member) const {
 }
 
 const Member* Coordinator::Validator() {
-  if (options_.config.validation().every_rounds() == 0) return nullptr;
+  // Islands without a digest, which train their own data, hold nothing out.
+  if (options_.config.validation().every_rounds() == 0 ||
+      flags_.data_digest.empty()) {
+    return nullptr;
+  }
   const Member* validator = nullptr;
   for (const Member* member : membership_.Live()) {
     if (member->draining ||

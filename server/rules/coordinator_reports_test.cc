@@ -137,6 +137,7 @@ TEST(CoordinatorReports, TheLongestMemberWithTheRunsDataMeasures) {
   const auto second = run.Join("z");
   run.Advance(absl::Seconds(1));
   const auto third = run.Join("b");
+  EXPECT_FALSE(IsAsked(run, foreign)) << "it has named no data";
   ASSERT_OK(run.Heartbeat(second, Reading(kData)));
   EXPECT_EQ(run.effects().flags->data_digest, kData);
   ASSERT_OK(run.Heartbeat(foreign, Reading(kOtherData)));
