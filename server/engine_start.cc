@@ -60,7 +60,11 @@ void StateDefaults(const v1::RunConfig& source, v1::RunConfig& config) {
 // alone.
 v1::RunConfig ForIslands(v1::RunConfig config) {
   config.clear_storage();
+  const v1::MembershipConfig membership = config.membership();
   config.clear_membership();
+  config.mutable_membership()->set_lease_seconds(membership.lease_seconds());
+  config.mutable_membership()->set_heartbeat_seconds(
+      membership.heartbeat_seconds());
   return config;
 }
 

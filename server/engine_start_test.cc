@@ -22,6 +22,7 @@ namespace {
 
 using testing::Contains;
 using testing::HasSubstr;
+using testing::Not;
 using testing::Property;
 
 class EngineStartTest : public testing::Test {
@@ -258,6 +259,26 @@ TEST_F(EngineStartTest, ARunContinuesWithTheConfigurationOfTheStart) {
   run_.AdvanceSeconds(3);
   EXPECT_TRUE(run_.Await(
       [&] { return run_.engine().ListIslands(false).islands_size() == 0; }));
+}
+
+TEST_F(EngineStartTest, IslandsKeepWhatTheyUseOfTheMembership) {
+  const auto event = [&](const v1::RunConfig& config) {
+    EXPECT_OK(run_.Start(config));
+    return run_.engine()
+        .log()
+        .NewestEvents(0, 1, {.kinds = {"config_changed"}})
+        .value()
+        .at(0)
+        .text();
+  };
+  ASSERT_OK(run_.Start(config_));
+  v1::RunConfig changed = config_;
+  changed.mutable_membership()->set_grace_seconds(7);
+  EXPECT_THAT(event(changed), Not(HasSubstr("islands that have joined")));
+  changed.mutable_membership()->set_lease_seconds(2);
+  EXPECT_THAT(event(changed), HasSubstr("; islands that have joined"));
+  changed.mutable_membership()->set_heartbeat_seconds(0.5);
+  EXPECT_THAT(event(changed), HasSubstr("; islands that have joined"));
 }
 
 TEST_F(EngineStartTest, ARunDoesNotContinueWithFewerStepsThanItHasMerged) {

@@ -72,6 +72,9 @@ void IslandMembership::JoinAnswered(
   }
   join_backoff_.Reset();
   if (!joined_.has_value()) joined_ = *response;
+  // A coordinator that was started since may have another lease.
+  *joined_->mutable_config()->mutable_membership() =
+      response->config().membership();
   const uint64_t epoch =
       std::max(identity_.epoch(), response->identity().epoch());
   identity_ = response->identity();

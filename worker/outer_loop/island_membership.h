@@ -68,7 +68,8 @@ class IslandMembership {
 
   // --- Views. ---
 
-  // The answer to the first Join; none before it.
+  // The answer to the first Join, but with `membership` of the newest one's
+  // configuration; none before it.
   const std::optional<v1::JoinResponse>& joined() const { return joined_; }
   // The island's identity, with its current incarnation and the highest epoch
   // that it knows.

@@ -162,9 +162,19 @@ TEST_F(IslandMembershipTest, AnIslandThatWasFencedOffJoinsTheSameRunAgain) {
   EXPECT_EQ(Next<action::Join>().request.expected_run_id(), "run");
   driver_.joined().mutable_identity()->set_incarnation(2);
   driver_.joined().mutable_heads(0)->set_version(5);
+  // The coordinator was started with a shorter lease, which has ended.
+  v1::MembershipConfig& config =
+      *driver_.joined().mutable_config()->mutable_membership();
+  config.set_lease_seconds(3);
+  config.set_heartbeat_seconds(1);
   membership().JoinAnswered(driver_.joined(), driver_.now());
   EXPECT_EQ(membership().identity().incarnation(), 2);
   EXPECT_EQ(membership().newest_version(0), 5) << "before the first view";
+  driver_.OpenStream();
+  membership().HeartbeatSent({}, driver_.now());
+  EXPECT_EQ(WaitOf(), absl::Seconds(1));
+  driver_.Sleep(absl::Seconds(1.5));
+  EXPECT_TRUE(Next<action::CloseStream>().is_silent) << "for half a lease";
 }
 
 class EpochsTest : public IslandMembershipTest {
