@@ -309,11 +309,19 @@ absl::StatusOr<std::vector<CoordinatorEvent>> StartEvents(
                : "")});
   const std::string changes = ConfigDifference(leader.config, options.config);
   if (!changes.empty()) {
+    // The plan is stored.
+    const bool keeps_sends =
+        run.plan.fragments_size() > 1 &&
+        WaitsForUpdates(leader.config.synchronization()) !=
+            WaitsForUpdates(options.config.synchronization());
     events.push_back(
         {kConfigChanged, "",
          absl::StrCat(
              absl::StrJoin(absl::StrSplit(changes, '\n', absl::SkipEmpty()),
                            "; "),
+             keeps_sends
+                 ? "; fragments are sent at the same steps of a round as before"
+                 : "",
              ConfigDifference(ForIslands(leader.config),
                               ForIslands(options.config))
                      .empty()

@@ -20,6 +20,7 @@
 namespace causeway {
 namespace {
 
+using testing::AllOf;
 using testing::Contains;
 using testing::HasSubstr;
 using testing::Not;
@@ -261,7 +262,7 @@ TEST_F(EngineStartTest, ARunContinuesWithTheConfigurationOfTheStart) {
       [&] { return run_.engine().ListIslands(false).islands_size() == 0; }));
 }
 
-TEST_F(EngineStartTest, IslandsKeepWhatTheyUseOfTheMembership) {
+TEST_F(EngineStartTest, TheEventOfAChangeSaysWhatStays) {
   const auto event = [&](const v1::RunConfig& config) {
     EXPECT_OK(run_.Start(config));
     return run_.engine()
@@ -278,7 +279,12 @@ TEST_F(EngineStartTest, IslandsKeepWhatTheyUseOfTheMembership) {
   changed.mutable_membership()->set_lease_seconds(2);
   EXPECT_THAT(event(changed), HasSubstr("; islands that have joined"));
   changed.mutable_membership()->set_heartbeat_seconds(0.5);
-  EXPECT_THAT(event(changed), HasSubstr("; islands that have joined"));
+  EXPECT_THAT(event(changed), AllOf(HasSubstr("; islands that have joined"),
+                                    Not(HasSubstr("fragments are sent"))));
+  changed.mutable_synchronization()->set_overlap_steps(2);
+  EXPECT_THAT(event(changed),
+              HasSubstr("; fragments are sent at the same steps of a round as "
+                        "before; islands that have joined"));
 }
 
 TEST_F(EngineStartTest, ARunDoesNotContinueWithFewerStepsThanItHasMerged) {
