@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/config/run_config.h"
@@ -15,6 +16,8 @@
 
 namespace causeway {
 namespace {
+
+constexpr size_t kMostJoinedSince = 128;
 
 // Returns the time between two, to a tenth of a second.
 std::string Age(absl::Time then, absl::Time now) {
@@ -27,6 +30,31 @@ absl::Status Diverged(const Member& member) {
       "the replica of island \"", member.island_id, "\" (incarnation ",
       member.incarnation, ") has diverged: ", member.reason,
       "; start again from the run's parameters"));
+}
+
+// Refuses a process that continues from one that joined before the island's
+// last divergence.
+absl::Status CheckOrigin(const Member& last, const v1::JoinRequest& request) {
+  const std::vector<uint64_t>& since = last.joined_since_divergence;
+  if (since.empty() || request.replaces_instance_id() == 0 ||
+      absl::c_linear_search(since, request.instance_id()) ||
+      absl::c_linear_search(since, request.replaces_instance_id())) {
+    return absl::OkStatus();
+  }
+  return absl::OutOfRangeError(absl::StrCat(
+      "the replica of island \"", last.island_id,
+      "\" has diverged since the checkpoint was made that this process "
+      "continues from; start again from the run's parameters"));
+}
+
+// Returns Member.joined_since_divergence for a process that joins after `last`.
+std::vector<uint64_t> JoinedSince(const Member& last, uint64_t process) {
+  if (last.state == v1::IslandStatus::DIVERGED) return {process};
+  std::vector<uint64_t> since = last.joined_since_divergence;
+  if (since.empty() || absl::c_linear_search(since, process)) return since;
+  if (since.size() >= kMostJoinedSince) since.erase(since.begin());
+  since.push_back(process);
+  return since;
 }
 
 // Checks what every request to join must have.
@@ -124,6 +152,9 @@ absl::StatusOr<Membership::JoinResult> Membership::Join(
        request.replaces_instance_id() != 0)) {
     return Diverged(known->second);
   }
+  if (known != members_.end()) {
+    RETURN_IF_ERROR(CheckOrigin(known->second, request));
+  }
   const double joins_left =
       known == members_.end() ? kMostJoins : JoinsLeft(known->second, now);
   if (joins_left < 1) {
@@ -153,6 +184,8 @@ absl::StatusOr<Membership::JoinResult> Membership::Join(
                 .joins_at = now};
   if (known != members_.end()) {
     member.incarnation = known->second.incarnation + 1;
+    member.joined_since_divergence =
+        JoinedSince(known->second, request.instance_id());
   }
   Member& stored = members_[member.island_id] = std::move(member);
   ListLive();
@@ -240,10 +273,11 @@ void Membership::End(Member& member, v1::IslandStatus::State state,
 void Membership::ForgetOldest(const Member* kept) {
   while (members_.size() > kMostDeparted + live_count()) {
     auto oldest = members_.end();
-    // Keep diverged members longest: their process must learn that it may not
-    // continue.
+    // Keep diverged members longest: their processes must learn that they may
+    // not continue.
     const auto rank = [](const Member& member) {
-      return std::make_pair(member.state == v1::IslandStatus::DIVERGED,
+      return std::make_pair(member.state == v1::IslandStatus::DIVERGED ||
+                                !member.joined_since_divergence.empty(),
                             member.ended_at);
     };
     for (auto it = members_.begin(); it != members_.end(); ++it) {

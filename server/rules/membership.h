@@ -14,7 +14,11 @@
 //                     | contribution  | Join        |
 //                     | quarantined   +----> LIVE(n+1) <+
 //                     +---------> DIVERGED(n) ----------+
-//                                        Join by another process
+//                                        Join by another process that begins
+//                                        with the run's parameters
+//
+// After a divergence, no process continues from a checkpoint of one that joined
+// before.
 //
 // Pure rules: no clock, no I/O, not thread-safe.
 #ifndef SERVER_RULES_MEMBERSHIP_H_
@@ -55,6 +59,9 @@ struct Member {
   uint64_t incarnation = 0;
   // Identifies the island's process, so that a retried Join is recognized.
   uint64_t instance_id = 0;
+  // The processes (instance_id) that have joined since the island's last
+  // divergence, without the first ones of many; empty if there was none.
+  std::vector<uint64_t> joined_since_divergence;
   v1::IslandStatus::State state = v1::IslandStatus::LIVE;
   std::string description;
   absl::Time joined_at = absl::InfinitePast();

@@ -189,6 +189,39 @@ TEST_F(MembershipTest, NoProcessContinuesFromADivergedOne) {
   EXPECT_EQ(Join("oslo", 8).incarnation, 2) << "from the run's parameters";
 }
 
+TEST_F(MembershipTest, ALaterProcessDoesNotContinueFromBeforeADivergence) {
+  members_.End(Join("oslo", 7), v1::IslandStatus::DIVERGED, "not finite",
+               kStart);
+  members_.End(Join("oslo", 8), v1::IslandStatus::LEFT, "resumes", kStart);
+  Membership restarted(Membership::Options{.run_id = "run-1"});
+  restarted.Restore(members_.members().at("oslo"), kStart);
+  for (Membership* const members : {&members_, &restarted}) {
+    v1::JoinRequest successor = Request("oslo", 9);
+    for (const uint64_t older : {6, 7, 9}) {
+      successor.set_replaces_instance_id(older);
+      EXPECT_THAT(members->Join(successor, kStart), IsOutOfRange());
+    }
+    successor.set_replaces_instance_id(8);
+    ASSERT_OK_AND_ASSIGN(Membership::JoinResult joined,
+                         members->Join(successor, kStart));
+    members->End(*joined.member, v1::IslandStatus::LEFT, "killed", kStart);
+    // The checkpoint may be that of either process.
+    for (const uint64_t newer : {8, 9}) {
+      v1::JoinRequest next = Request("oslo", 10 + newer);
+      next.set_replaces_instance_id(newer);
+      ASSERT_OK_AND_ASSIGN(joined, members->Join(next, kStart));
+      members->End(*joined.member, v1::IslandStatus::LEFT, "killed", kStart);
+    }
+    ASSERT_OK_AND_ASSIGN(joined, members->Join(Request("oslo", 30), kStart));
+    members->End(*joined.member, v1::IslandStatus::DIVERGED, "again", kStart);
+    ASSERT_OK(members->Join(Request("oslo", 31), kStart));
+    members->End(*members->Live().front(), v1::IslandStatus::LEFT, "left",
+                 kStart);
+    successor.set_instance_id(32);
+    EXPECT_THAT(members->Join(successor, kStart), IsOutOfRange());
+  }
+}
+
 TEST_F(MembershipTest, ALeaseEndsOnlyAfterItsWholeLength) {
   Join("b", 1);
   Join("a", 2, kStart + absl::Seconds(1));

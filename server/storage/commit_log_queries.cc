@@ -84,6 +84,7 @@ Member MemberOf(const SqliteStatement& row) {
                 .contributions_merged = row.Uint(10),
                 .tokens_merged = row.Uint(11)};
   if (!row.IsNull(6)) member.ended_at = absl::FromUnixMicros(row.Int(6));
+  member.joined_since_divergence = NumbersOf<uint64_t>(row.Text(13));
   return member;
 }
 
@@ -393,7 +394,12 @@ absl::StatusOr<std::vector<Member>> CommitLog::Members() {
       "  WHERE s.island_id = m.island_id AND s.incarnation = m.incarnation),"
       " (SELECT ifnull(sum(tokens), 0) FROM token_sums AS s"
       "  WHERE s.island_id = m.island_id AND s.incarnation = m.incarnation)"
-      ", draining FROM members AS m WHERE incarnation ="
+      ", draining,"
+      " (SELECT group_concat(DISTINCT printf('%u', s.instance_id))"
+      "  FROM members AS s WHERE s.island_id = m.island_id AND s.incarnation >"
+      "  (SELECT max(d.incarnation) FROM members AS d"
+      "   WHERE d.island_id = m.island_id AND d.state = 'diverged'))"
+      " FROM members AS m WHERE incarnation ="
       " (SELECT max(incarnation) FROM members"
       "  WHERE island_id = m.island_id) ORDER BY island_id");
 }

@@ -232,7 +232,11 @@ TEST_F(CommitLogTest, TheLedgerAddsUpByFate) {
 TEST_F(CommitLogTest, MembersAreTheNewestIncarnationsWithTheirSums) {
   {
     const std::unique_ptr<CommitLog> log = OpenWithRun();
-    Member old{.island_id = "a", .incarnation = 2, .joined_at = kStart};
+    Member old{.island_id = "a",
+               .incarnation = 2,
+               .instance_id = 5,
+               .state = v1::IslandStatus::DIVERGED,
+               .joined_at = kStart};
     Member member{.island_id = "a",
                   .incarnation = 3,
                   .instance_id = 0xffffffffffffffff,
@@ -259,6 +263,7 @@ TEST_F(CommitLogTest, MembersAreTheNewestIncarnationsWithTheirSums) {
   EXPECT_EQ(a.island_id, "a");
   EXPECT_EQ(a.incarnation, 3);
   EXPECT_EQ(a.instance_id, 0xffffffffffffffff);
+  EXPECT_THAT(a.joined_since_divergence, ElementsAre(0xffffffffffffffff));
   EXPECT_EQ(a.state, v1::IslandStatus::LIVE);
   EXPECT_EQ(a.description, "it's a host");
   EXPECT_EQ(a.joined_at, kStart + absl::Microseconds(5));
@@ -269,6 +274,7 @@ TEST_F(CommitLogTest, MembersAreTheNewestIncarnationsWithTheirSums) {
   EXPECT_EQ(a.tokens_merged, 2001);
   const Member& b = members[1];
   EXPECT_EQ(b.state, v1::IslandStatus::EVICTED);
+  EXPECT_THAT(b.joined_since_divergence, IsEmpty());
   EXPECT_EQ(b.ended_at, kStart + absl::Hours(1));
   EXPECT_EQ(b.reason, "silent for 10 s");
   EXPECT_THAT(b.first_contribution_version, IsEmpty());
