@@ -208,10 +208,15 @@ class LeadingIsland : public EmbeddedIsland {
   // Opens the island's own checkpoints, and the state to continue from.
   absl::Status OpenStates(Island::Options& island) {
     std::optional<IslandState> state;
+    // The lock proves that the process of the own checkpoint is dead. One that
+    // saved a state to resume from may live, so it is not replaced: the own id
+    // only says that this process continues from a checkpoint.
+    uint64_t replaced = 0;
     if (!options_.checkpoint_directory.empty()) {
       ASSIGN_OR_RETURN(checkpoints_, IslandCheckpointStore::Open(
                                          options_.checkpoint_directory));
       ASSIGN_OR_RETURN(state, checkpoints_->Load());
+      if (state.has_value()) replaced = state->position.instance_id();
       island.checkpoints = checkpoints_.get();
     }
     if (!options_.resume_directory.empty()) {
@@ -223,7 +228,8 @@ class LeadingIsland : public EmbeddedIsland {
       }
     }
     if (!state.has_value()) return absl::OkStatus();
-    island.join.set_replaces_instance_id(state->position.instance_id());
+    island.join.set_replaces_instance_id(replaced == 0 ? options_.instance_id
+                                                       : replaced);
     island.resume = std::make_shared<IslandState>(*std::move(state));
     return absl::OkStatus();
   }
