@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <set>
@@ -22,6 +23,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "absl/strings/substitute.h"
+#include "common/os/machine.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "server/rules/fragment_files.h"
@@ -131,6 +133,24 @@ absl::Status RemoveLogFiles(
     RETURN_IF_ERROR(RemoveFile(absl::StrCat(root, "/", name)));
   }
   return absl::OkStatus();
+}
+
+// Checks that a copy of the log leaves at least half of the free space to the
+// run, whose commits would otherwise fail while the copy is made and sent.
+absl::Status CheckRoomForLog(const std::string& root) {
+  uint64_t bytes = 0;
+  for (const char* suffix : {"", "-wal"}) {
+    std::error_code missing;
+    const uintmax_t size = std::filesystem::file_size(
+        absl::StrCat(LogPath(root), suffix), missing);
+    if (!missing) bytes += size;
+  }
+  ASSIGN_OR_RETURN(const DiskSpace disk, FindDiskSpace(root));
+  if (bytes <= disk.free / 2) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::Substitute(
+      "a copy of the log takes $0 bytes, and may take half of the $1 that are "
+      "free in the leader's $2: make room there",
+      bytes, disk.free, root));
 }
 
 bool IsSnapshot(absl::string_view file) {
@@ -361,6 +381,7 @@ absl::StatusOr<bool> StateDirectory::RescueLog() const {
 
 absl::StatusOr<std::string> StateDirectory::CopyLogFor(
     absl::string_view follower) const {
+  RETURN_IF_ERROR(CheckRoomForLog(path_));
   ASSIGN_OR_RETURN(const std::unique_ptr<CommitLog> log,
                    CommitLog::OpenReadOnly(LogPath(path_)));
   std::string copy = absl::StrCat(LogPath(path_), kForFollower, follower);

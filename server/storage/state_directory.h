@@ -113,6 +113,7 @@ class StateDirectory {
   // Copies the log through its own connection, so that no write waits. Returns
   // the path of the copy, which the caller removes; if the caller crashes, the
   // next Open does. Errors of CommitLog::OpenReadOnly and CopyTo.
+  //   RESOURCE_EXHAUSTED  The copy takes more than half of the free disk space.
   absl::StatusOr<std::string> CopyLogFor(absl::string_view follower) const;
 
   // Reads the history through its own connection, so that no write waits.

@@ -21,6 +21,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "common/checksum.h"
+#include "common/os/machine.h"
 #include "common/status_macros.h"
 #include "common/testing/status_matchers.h"
 #include "glog/logging.h"
@@ -249,6 +250,20 @@ TEST_F(StateDirectoryTest, TheLogIsCopiedWhileItIsLocked) {
     ASSERT_OK_AND_ASSIGN(const std::vector<CommitRecord> heads, log->Heads());
     EXPECT_EQ(heads.at(0).head.version(), 1);
   }
+}
+
+TEST_F(StateDirectoryTest, ACopyOfTheLogLeavesHalfOfTheDisk) {
+  ASSERT_OK_AND_ASSIGN(const auto state, Open());
+  ASSERT_OK(Commit(*state, 0));
+  // A hole at the end takes no space, but counts.
+  const std::string log = path_ + "/run.sqlite3";
+  const uintmax_t bytes = std::filesystem::file_size(log);
+  ASSERT_OK_AND_ASSIGN(const DiskSpace disk, FindDiskSpace(path_));
+  std::filesystem::resize_file(log, bytes + disk.free);
+  EXPECT_THAT(state->CopyLogFor("f"), IsResourceExhausted("make room"));
+  EXPECT_FALSE(std::filesystem::exists(log + ".for-f"));
+  std::filesystem::resize_file(log, bytes);
+  EXPECT_OK(state->CopyLogFor("f"));
 }
 
 TEST_F(StateDirectoryTest, ACopyOfTheLogThatACrashLeftIsRemoved) {
