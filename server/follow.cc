@@ -43,29 +43,31 @@ constexpr absl::Duration kStepInterval = absl::Milliseconds(100);
 
 // Returns the coordinator from which this state directory took its run over, if
 // it did. With `promote`, takes it over, also from coordinators that elect
-// their leader, unless `config` cannot continue the run; returns a record also
-// if the run is this coordinator's already.
+// their leader or have an epoch up to `above_epoch`, unless `config` cannot
+// continue the run; returns a record also if the run is this coordinator's
+// already.
 absl::StatusOr<std::optional<LeaderRecord>> FindTakenOver(
-    const std::string& state_dir, bool promote,
+    const std::string& state_dir, bool promote, uint64_t above_epoch,
     std::optional<v1::RunConfig> config) {
   ASSIGN_OR_RETURN(const std::unique_ptr<StateDirectory> state,
                    StateDirectory::Open(state_dir, {}));
   ASSIGN_OR_RETURN(LeaderRecord leader, state->log().LoadLeader());
   if (leader.config.name().empty()) return std::nullopt;
   const bool has_followed = !leader.address.empty();
-  if (leader.is_followed || leader.is_elected) {
-    if (!promote) return std::nullopt;
-    if (config.has_value()) {
-      ASSIGN_OR_RETURN(const RunRecord run, state->log().LoadRun());
-      RETURN_IF_ERROR(CheckContinues(*state, run, *config));
-    }
-    ASSIGN_OR_RETURN(const uint64_t epoch, state->log().TakeOver());
-    LOG(INFO) << "taking over from "
-              << (has_followed ? leader.address : "an election") << ", epoch "
-              << epoch;
-  } else if (!has_followed && !promote) {
-    return std::nullopt;
+  const bool is_own = !leader.is_followed && !leader.is_elected;
+  if (!promote) {
+    if (!is_own || !has_followed) return std::nullopt;
+    return leader;
   }
+  ASSIGN_OR_RETURN(const RunRecord run, state->log().LoadRun());
+  // A later start with the same flags finds the epoch raised.
+  if (is_own && run.epoch > above_epoch) return leader;
+  if (config.has_value()) {
+    RETURN_IF_ERROR(CheckContinues(*state, run, *config));
+  }
+  ASSIGN_OR_RETURN(const uint64_t epoch,
+                   state->log().TakeOver(std::nullopt, above_epoch));
+  LOG(INFO) << "taking over run " << run.run_id << ", epoch " << epoch;
   return leader;
 }
 
@@ -330,7 +332,7 @@ absl::Status RunFollower(ServeOptions options, const std::string& leader,
                          const std::optional<v1::RunConfig>& config) {
   options.end_when_replaced = !leader.empty();
   const absl::StatusOr<std::optional<LeaderRecord>> before =
-      FindTakenOver(options.state_dir, promote, config);
+      FindTakenOver(options.state_dir, promote, options.above_epoch, config);
   LeadEnd end = LeadEnd::kReplaced;
   if (before.ok() && before->has_value()) {
     const LeaderRecord& taken = **before;

@@ -88,6 +88,9 @@ ABSL_FLAG(bool, promote, false,
           "Take over the run that --state_dir has a copy of. For when no "
           "follower is running there. Without --config, the run keeps its "
           "last configuration.");
+ABSL_FLAG(int, above_epoch, 0,
+          "With --promote: lead with a higher epoch than this one, which "
+          "islands have heard of. For a state from a backup.");
 ABSL_FLAG(
     std::vector<std::string>, etcd, {},
     "Members of an etcd cluster, host:port, separated by commas. Coordinators "
@@ -333,6 +336,7 @@ absl::StatusOr<ServeOptions> ServeOptionsOfFlags() {
       .drain_slow_after = absl::GetFlag(FLAGS_drain_slow_after).value,
       .initial_parameters = absl::GetFlag(FLAGS_initial_parameters),
       .exit_when_finished = absl::GetFlag(FLAGS_exit_when_finished),
+      .above_epoch = static_cast<uint64_t>(absl::GetFlag(FLAGS_above_epoch)),
       .now = SteadyWallClock(),
       .wall_clock = WallClock(),
       .random = [] { return std::random_device{}(); }};
@@ -463,8 +467,13 @@ std::string FlagsProblem() {
     }
   }
   if (absl::GetFlag(FLAGS_merge_threads) < 0 ||
+      absl::GetFlag(FLAGS_above_epoch) < 0 ||
       absl::GetFlag(FLAGS_max_connections) < 0) {
-    return "--merge_threads and --max_connections must be 0 or more";
+    return "--merge_threads, --above_epoch and --max_connections must be 0 or "
+           "more";
+  }
+  if (absl::GetFlag(FLAGS_above_epoch) > 0 && !absl::GetFlag(FLAGS_promote)) {
+    return "--above_epoch needs --promote";
   }
   if (absl::GetFlag(FLAGS_drain_slow_after).value <= absl::ZeroDuration()) {
     return "--drain_slow_after must be above 0";

@@ -47,6 +47,8 @@ struct ServeOptions {
   absl::Duration drain_slow_after = absl::InfiniteDuration();
   std::string initial_parameters;
   bool exit_when_finished = false;
+  // A coordinator that is promoted at its start gets a higher epoch than this.
+  uint64_t above_epoch = 0;
   // If true, leading ends once another coordinator leads the run. Otherwise the
   // run stays suspended here, and clients are told why.
   bool end_when_replaced = false;

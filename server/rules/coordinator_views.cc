@@ -66,7 +66,10 @@ absl::Status Coordinator::Hear(absl::string_view run_id,
         ", was replaced by one of epoch ", epoch, ", which has the run now",
         island_id.empty() ? ""
                           : absl::StrCat(" (island ", island_id, " says so)"),
-        ": use that one's address, and stop this one");
+        ": use that one's address, and stop this one. If there is no such "
+        "coordinator, because this one's state is from a backup, start this "
+        "one again with --promote --above_epoch=",
+        epoch);
   }
   return CheckInOffice();
 }

@@ -524,7 +524,7 @@ absl::StatusOr<uint64_t> CommitLog::TakeOver(std::optional<uint64_t> epoch,
         epoch.has_value()
             ? absl::StrCat("is_copy = 2, epoch = max(epoch, ", *epoch, ")")
             : absl::StrCat("is_copy = 0, epoch = max(epoch, ", known,
-                           ") + 1 WHERE is_copy");
+                           ") + 1 WHERE is_copy OR epoch <= ", known);
     ASSIGN_OR_RETURN(SqliteStatement raise,
                      database_.Prepare(absl::StrCat("UPDATE log SET ", values,
                                                     " RETURNING epoch")));

@@ -168,10 +168,10 @@ class CommitLog {
   // (LeaderRecord::config).
   absl::Status RecordConfig(const v1::RunConfig& config);
 
-  // Makes a copy, or the log of an elected coordinator, the run's log, whatever
-  // other coordinators have. Raises the epoch to one more than the highest of
-  // its own and `known`, and returns it.
-  //   FAILED_PRECONDITION  The log is neither.
+  // Makes a copy, the log of an elected coordinator, or one with an epoch up to
+  // `known`, the run's log, whatever other coordinators have. Raises the epoch
+  // to one more than the highest of its own and `known`, and returns it.
+  //   FAILED_PRECONDITION  The log is none of these.
   // With an `epoch`, marks any log as written by a coordinator elected with
   // that epoch, and raises the log's epoch to at least that value.
   absl::StatusOr<uint64_t> TakeOver(std::optional<uint64_t> epoch = {},

@@ -131,6 +131,13 @@ TEST_F(CoordinatorProgramTest, ElectedLeadersMustBeElectedOrPromotedAgain) {
     EXPECT_EQ(state->log().LoadRun()->epoch, 6);
     EXPECT_EQ(state->log().LoadLeader()->config.training().total_steps(), 40);
   }
+  // A state from a backup needs a higher epoch, and once only.
+  for (int i = 0; i < 2; ++i) {
+    start(CoordinatorCommand(0, "state", {"--promote", "--above_epoch=8"}));
+    ASSERT_OK_AND_ASSIGN(const std::unique_ptr<StateDirectory> state,
+                         StateDirectory::Open(Path("state"), {}));
+    EXPECT_EQ(state->log().LoadRun()->epoch, 9);
+  }
   start(alone);
 }
 

@@ -126,6 +126,13 @@ TEST_F(SeveralAddressesTest, ACoordinatorThatComesBackIsStopped) {
   const int before = rounds();
   EXPECT_TRUE(Await([&] { return rounds() > before; }, absl::Seconds(20)))
       << worker_->Output();
+  // Once the other is lost, this one's state is all there is, as a backup is.
+  promoted_->End(SIGKILL);
+  coordinator_->End(SIGKILL);
+  coordinator_ = StartServing(
+      "restored", CoordinatorCommand(first_port_, "state",
+                                     {"--promote", "--above_epoch=5"}));
+  EXPECT_TRUE(coordinator_->AwaitOutput("is at version ")) << worker_->Output();
   EXPECT_TRUE(worker_->running());
 }
 
