@@ -103,9 +103,13 @@ absl::StatusOr<std::unique_ptr<Trust>> Trust::Open(Options options) {
                                    /*may_make=*/bytes->empty(), options.now()));
   auto trust = std::unique_ptr<Trust>(
       new Trust(std::move(options), std::move(authority), std::move(records)));
-  absl::MutexLock lock(&trust->write_mu_);
-  RETURN_IF_ERROR(trust->WriteOwnPairs());
-  trust->TellRevoked();
+  {
+    absl::MutexLock lock(&trust->write_mu_);
+    trust->Show();
+    trust->TellRevoked();
+  }
+  // A start on a full disk must not fail. Whoever uses the files checks them.
+  trust->Tend();
   return trust;
 }
 

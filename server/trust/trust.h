@@ -60,7 +60,8 @@ class Trust {
   };
 
   // Opens the folder, or makes everything in it, and signs the coordinator's
-  // own certificates again.
+  // own certificates again. If these cannot be written, the old ones stay, as
+  // in Tend; MakeServerCredentials fails if they are of no use.
   //   FAILED_PRECONDITION  A part of the authority is missing or damaged.
   //   UNAVAILABLE          The system's clock is wrong.
   static absl::StatusOr<std::unique_ptr<Trust>> Open(Options options);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -32,6 +33,8 @@ namespace {
 // Syncs wait while `disk_stands_still` is true; `waiting_syncs` counts them.
 std::atomic<bool> disk_stands_still = false;
 std::atomic<int> waiting_syncs = 0;
+// While it is true, files cannot be written.
+std::atomic<bool> disk_is_full = false;
 
 }  // namespace
 
@@ -41,6 +44,11 @@ extern "C" int fsync(int descriptor) {
   waiting_syncs.notify_all();
   disk_stands_still.wait(true);
   --waiting_syncs;
+  struct stat file = {};
+  if (disk_is_full && fstat(descriptor, &file) == 0 && S_ISREG(file.st_mode)) {
+    errno = ENOSPC;
+    return -1;
+  }
   return static_cast<int>(syscall(SYS_fsync, descriptor));
 }
 
@@ -488,6 +496,20 @@ TEST_F(TrustTest, TheOwnCertificatesAreRenewed) {
   // One operator, however often it is renewed.
   ASSERT_OK(Start());
   EXPECT_EQ(trust_->ListCertificates().certificates_size(), 1);
+}
+
+TEST_F(TrustTest, AStartOnAFullDiskUsesTheCertificatesThatAreThere) {
+  const std::string serial = Enrolled(Token(), *key_).serial;
+  const auto server = [&] { return *ReadFile(Path("coordinator.crt")); };
+  const std::string before = server();
+  disk_is_full = true;
+  EXPECT_OK(Start());
+  disk_is_full = false;
+  EXPECT_EQ(server(), before);
+  EXPECT_OK(trust_->Check(serial));
+  now_ += absl::Minutes(2);
+  trust_->Tend();
+  EXPECT_NE(server(), before);
 }
 
 // A machine may begin in 1970, or years ahead, until it hears the time.
