@@ -100,6 +100,7 @@ absl::StatusOr<std::optional<IslandState>> ReadState(const std::string& path,
   if (status.ok()) status = ReadPosition(file->contents(), state);
   if (status.ok() && values) status = ReadValues(file->contents(), state);
   if (!status.ok()) return CannotUse(path, status);
+  state.saved_by = state.position.instance_id();
   return state;
 }
 

@@ -52,6 +52,8 @@ absl::Status RemoveUnfinishedCheckpoints(const std::string& directory);
 
 struct IslandState {
   v1::IslandCheckpoint position;
+  // The process that saved the state (JoinRequest.saved_by).
+  uint64_t saved_by = 0;
   // In the order of common/tensors/model_layout.h.
   std::vector<float> anchors;
   TrainerState trainer;

@@ -199,6 +199,7 @@ TEST(IslandCheckpointTest, KnowsThatAnotherProcessMayHaveContributedSince) {
   const auto other = (*store)->Load();
   ASSERT_OK(other.status());
   EXPECT_EQ((*other)->position.instance_id(), 1ull << 63);
+  EXPECT_EQ((*other)->saved_by, 5);
   EXPECT_EQ((*other)->position.fragments(0).tokens(), 640);
 }
 

@@ -331,6 +331,7 @@ Island::Options LeadingProcess::MakeIslandOptions() {
     // only says that it continues from a checkpoint.
     const uint64_t dead = options.resume->position.instance_id();
     options.join.set_replaces_instance_id(dead == 0 ? instance_ : dead);
+    options.join.set_saved_by(options.resume->saved_by);
   }
   if (stamps_ != nullptr && stamps_->member() != 0) {
     // The supervisor starts a process only after the earlier one is dead, which

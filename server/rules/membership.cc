@@ -36,9 +36,12 @@ absl::Status Diverged(const Member& member) {
 // last divergence.
 absl::Status CheckOrigin(const Member& last, const v1::JoinRequest& request) {
   const std::vector<uint64_t>& since = last.joined_since_divergence;
-  if (since.empty() || request.replaces_instance_id() == 0 ||
+  const uint64_t saved_by = request.saved_by() != 0
+                                ? request.saved_by()
+                                : request.replaces_instance_id();
+  if (since.empty() || saved_by == 0 ||
       absl::c_linear_search(since, request.instance_id()) ||
-      absl::c_linear_search(since, request.replaces_instance_id())) {
+      absl::c_linear_search(since, saved_by)) {
     return absl::OkStatus();
   }
   return absl::OutOfRangeError(absl::StrCat(

@@ -201,7 +201,10 @@ TEST_F(MembershipTest, ALaterProcessDoesNotContinueFromBeforeADivergence) {
       successor.set_replaces_instance_id(older);
       EXPECT_THAT(members->Join(successor, kStart), IsOutOfRange());
     }
-    successor.set_replaces_instance_id(8);
+    // A copy replaces no process.
+    successor.set_saved_by(7);
+    EXPECT_THAT(members->Join(successor, kStart), IsOutOfRange());
+    successor.set_saved_by(8);
     ASSERT_OK_AND_ASSIGN(Membership::JoinResult joined,
                          members->Join(successor, kStart));
     members->End(*joined.member, v1::IslandStatus::LEFT, "killed", kStart);

@@ -230,6 +230,7 @@ class LeadingIsland : public EmbeddedIsland {
     if (!state.has_value()) return absl::OkStatus();
     island.join.set_replaces_instance_id(replaced == 0 ? options_.instance_id
                                                        : replaced);
+    island.join.set_saved_by(state->saved_by);
     island.resume = std::make_shared<IslandState>(*std::move(state));
     return absl::OkStatus();
   }
