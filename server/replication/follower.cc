@@ -139,11 +139,12 @@ absl::Status Follower::OpenCopy() {
   if (absl::IsNotFound(run.status())) return absl::OkStatus();
   RETURN_IF_ERROR(run.status());
   ASSIGN_OR_RETURN(const LeaderRecord leader, state_->log().LoadLeader());
-  if (is_copy_ && !leader.is_followed) {
-    // A takeover whose outcome was unknown was made.
+  // A takeover whose outcome was unknown was made if the epoch is higher. If it
+  // is not, a former leader's log has failed to become a copy.
+  if (is_copy_ && !leader.is_followed && run->epoch > view().epoch) {
+    NoteTakeover(run->epoch);
     absl::MutexLock lock(&mu_);
     view_.is_promoted = true;
-    view_.epoch = run->epoch;
   }
   is_copy_ = leader.is_followed;
   run->config = leader.config;
@@ -339,14 +340,18 @@ absl::StatusOr<uint64_t> Follower::RaiseEpoch(std::optional<uint64_t> epoch) {
   // If the disk refused it, the log lacks the last leader's epoch.
   ASSIGN_OR_RETURN(const uint64_t raised,
                    state_->log().TakeOver(epoch, view().epoch));
+  NoteTakeover(raised);
+  return raised;
+}
+
+void Follower::NoteTakeover(uint64_t epoch) {
   state_->AddFirstEvent(
       {.kind = "follower_promoted",
        .text = absl::Substitute(
            "$0 has taken the run over$1; the epoch is $2", options_.name,
-           leader_.empty() ? "" : absl::StrCat(" from ", leader_), raised)});
+           leader_.empty() ? "" : absl::StrCat(" from ", leader_), epoch)});
   absl::MutexLock lock(&mu_);
-  view_.epoch = raised;
-  return raised;
+  view_.epoch = epoch;
 }
 
 }  // namespace causeway

@@ -207,6 +207,8 @@ class Follower {
   // Raises the epoch and returns it. If none is given, it becomes one more than
   // the highest that this follower has heard of.
   absl::StatusOr<uint64_t> RaiseEpoch(std::optional<uint64_t> epoch);
+  // Notes a takeover that gave the log this epoch.
+  void NoteTakeover(uint64_t epoch) ABSL_LOCKS_EXCLUDED(mu_);
 
   const Options options_;
   const Clock now_ = SteadyWallClock();

@@ -339,6 +339,31 @@ TEST_F(FollowerFaultsTest, ATakeoverThatIsFoundAfterADoubtCounts) {
   EXPECT_THAT(follower_->Promote({}),
               IsFailedPrecondition("already been promoted"));
   EXPECT_EQ(follower_->view().epoch, 2);
+  // The event follower_promoted comes with the next change.
+  EXPECT_EQ(follower_->Release().state->TakeFirstEvents().size(), 1);
+}
+
+TEST_F(FollowerFaultsTest, AFormerLeaderWhoseDiskFailsFollowsLater) {
+  StartLeader();
+  Follow(leader());
+  ASSERT_TRUE(AwaitAll());
+  follower_.reset();
+  ExecuteInCopy("UPDATE log SET is_copy = 0");
+  if (HasFatalFailure()) return;
+  std::atomic<int> runs = 0;
+  Proxy proxy(leader(), [&](v1::FollowResponse& response) {
+    if (response.has_run()) {
+      response.mutable_run()->set_epoch(2);
+      if (runs++ == 0) FailSyncs(/*sound=*/0, /*failing=*/1);
+    }
+    return true;
+  });
+  Follow(proxy.address());
+  EXPECT_TRUE(Await([&](const Follower::View& view) {
+    return runs >= 2 && view.is_connected;
+  }));
+  EXPECT_EQ(disk_.failing_syncs, 0);
+  EXPECT_FALSE(follower_->view().is_promoted);
 }
 
 // The first coordinator ended after it wrote the run's row, but before the
