@@ -120,10 +120,11 @@ bool FinishedAndAlone(Engine& engine, absl::Time now, absl::Time& since) {
          now - since > kFarewell;
 }
 
-// Returns null if the coordinator has no authority of its own.
-absl::StatusOr<std::unique_ptr<Trust>> OpenTrust(const ServeOptions& options,
-                                                 const std::string& run,
-                                                 Engine* engine) {
+// Returns null if the coordinator has no authority of its own. What the leaders
+// that were followed had revoked is `kept`.
+absl::StatusOr<std::unique_ptr<Trust>> OpenTrust(
+    const ServeOptions& options, const std::string& run,
+    const v1::RevokedCertificates& kept, Engine* engine) {
   const std::string folder = absl::StrCat(options.state_dir, "/tls");
   if (!options.has_own_authority) {
     LOG_IF(WARNING,
@@ -144,29 +145,27 @@ absl::StatusOr<std::unique_ptr<Trust>> OpenTrust(const ServeOptions& options,
        .revoked =
            [feed = engine->followed().feed](v1::RevokedCertificates revoked) {
              feed->SetRevoked(std::move(revoked));
-           }});
+           },
+       .kept = kept});
 }
 
 using CertificateCheck = std::function<absl::Status(const ClientCertificate&)>;
 
 // Returns null if no certificate is known to be revoked. `trust` may be null;
-// then what the leader that was followed had revoked stays so, also for this
-// one's followers.
-absl::StatusOr<CertificateCheck> CheckOf(Trust* trust,
-                                         const std::string& state_dir,
-                                         LogFeed& feed) {
+// then what the leaders that were followed had revoked, `kept`, stays so, also
+// for this one's followers.
+CertificateCheck CheckOf(const Trust* trust,
+                         const v1::RevokedCertificates& kept, LogFeed& feed) {
   if (trust != nullptr) {
-    return CertificateCheck([trust](const ClientCertificate& certificate) {
+    return [trust](const ClientCertificate& certificate) {
       return trust->Check(certificate.serial);
-    });
+    };
   }
-  ASSIGN_OR_RETURN(const v1::RevokedCertificates revoked,
-                   ReadRevoked(state_dir));
-  if (revoked.ids().empty()) return CertificateCheck();
-  feed.SetRevoked(revoked);
-  return CertificateCheck([revoked](const ClientCertificate& certificate) {
-    return CheckNotRevoked(revoked, certificate.serial);
-  });
+  if (kept.ids().empty()) return nullptr;
+  feed.SetRevoked(kept);
+  return [kept](const ClientCertificate& certificate) {
+    return CheckNotRevoked(kept, certificate.serial);
+  };
 }
 
 void LogHowToJoin(const std::string& state_dir, int port) {
@@ -345,15 +344,16 @@ absl::StatusOr<LeadEnd> Lead(const ServeOptions& options,
     electorate.emplace(election->office(), options.name, engine->run_id(),
                        engine->followed().feed);
   }
+  ASSIGN_OR_RETURN(const v1::RevokedCertificates kept,
+                   ReadRevoked(options.state_dir));
   ASSIGN_OR_RETURN(const std::unique_ptr<Trust> trust,
-                   OpenTrust(options, config.name(), engine.get()));
+                   OpenTrust(options, config.name(), kept, engine.get()));
   if (trust != nullptr) {
     ASSIGN_OR_RETURN(credentials, MakeServerCredentials(trust->server_files(),
                                                         trust->Now()));
   }
-  ASSIGN_OR_RETURN(
-      CertificateCheck check_certificate,
-      CheckOf(trust.get(), options.state_dir, *engine->followed().feed));
+  CertificateCheck check_certificate =
+      CheckOf(trust.get(), kept, *engine->followed().feed);
   CertificateExpiry certificate(trust != nullptr
                                     ? trust->server_files().tls_cert
                                     : options.files.tls_cert,

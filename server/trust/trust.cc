@@ -18,6 +18,7 @@
 #include "common/transport/join_token.h"
 #include "common/transport/x509.h"
 #include "glog/logging.h"
+#include "server/trust/revoked.h"
 
 namespace causeway {
 namespace {
@@ -76,6 +77,19 @@ auto FindGood(Records& certificates, absl::string_view serial)
       "an operator (causeway token create)"));
 }
 
+// Revokes a certificate, and ends its token, which the holder of the
+// certificate's key may also have. Returns the uses that the token had left.
+uint32_t Revoke(v1::IssuedCertificate& certificate, v1::TrustRecords& records) {
+  certificate.set_revoked(true);
+  uint32_t uses_left = 0;
+  for (TokenRecord& record : *records.mutable_tokens()) {
+    if (record.token().id() != certificate.token_id()) continue;
+    uses_left = record.token().uses_left();
+    record.mutable_token()->set_uses_left(0);
+  }
+  return uses_left;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Trust>> Trust::Open(Options options) {
@@ -97,6 +111,12 @@ absl::StatusOr<std::unique_ptr<Trust>> Trust::Open(Options options) {
   if (!records.ParseFromString(*bytes)) {
     return absl::FailedPreconditionError(
         absl::StrCat(path, " is damaged: restore it from a backup"));
+  }
+  for (CertificateRecord& record : *records.mutable_certificates()) {
+    v1::IssuedCertificate& certificate = *record.mutable_certificate();
+    if (!CheckNotRevoked(options.kept, certificate.id()).ok()) {
+      Revoke(certificate, records);
+    }
   }
   ASSIGN_OR_RETURN(Authority authority,
                    Authority::Open(options.folder, options.run,
@@ -193,10 +213,13 @@ absl::Status Trust::Check(absl::string_view serial) const {
 
 void Trust::TellRevoked() const {
   if (options_.revoked == nullptr) return;
-  v1::RevokedCertificates revoked;
+  v1::RevokedCertificates revoked = options_.kept;
   for (const CertificateRecord& record : records_.certificates()) {
     const v1::IssuedCertificate& certificate = record.certificate();
-    if (certificate.revoked()) revoked.add_ids(certificate.id());
+    if (certificate.revoked() &&
+        CheckNotRevoked(options_.kept, certificate.id()).ok()) {
+      revoked.add_ids(certificate.id());
+    }
   }
   options_.revoked(std::move(revoked));
 }
@@ -488,14 +511,8 @@ absl::Status Trust::RevokeCertificate(
     if (found == nullptr) {
       return absl::NotFoundError("there is no certificate with this id");
     }
-    found->mutable_certificate()->set_revoked(true);
+    uses_left = Revoke(*found->mutable_certificate(), records_);
     entry = found->certificate();
-    // The holder of the certificate's key may also have the token.
-    for (TokenRecord& record : *records_.mutable_tokens()) {
-      if (record.token().id() != entry.token_id()) continue;
-      uses_left = record.token().uses_left();
-      record.mutable_token()->set_uses_left(0);
-    }
     Show();
     TellRevoked();
     RETURN_IF_ERROR(Write());

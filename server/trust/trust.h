@@ -57,6 +57,9 @@ class Trust {
     // Called with the revoked certificates, at the start and after each change.
     // May be null.
     std::function<void(v1::RevokedCertificates)> revoked;
+    // These stay revoked: the leaders that this coordinator followed have
+    // revoked them (ReadRevoked), which a backup of the folder may not know.
+    v1::RevokedCertificates kept;
   };
 
   // Opens the folder, or makes everything in it, and signs the coordinator's

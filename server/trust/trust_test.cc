@@ -86,7 +86,8 @@ class TrustTest : public testing::Test {
                                .revoked =
                                    [this](v1::RevokedCertificates revoked) {
                                      revoked_ = std::move(revoked);
-                                   }});
+                                   },
+                               .kept = kept_});
     if (opened.ok()) trust_ = *std::move(opened);
     return opened.status();
   }
@@ -132,6 +133,7 @@ class TrustTest : public testing::Test {
   std::vector<std::string> events_;
   std::vector<std::string> texts_;
   v1::RevokedCertificates revoked_;
+  v1::RevokedCertificates kept_;
   PrivateKey key_;
   std::unique_ptr<Trust> trust_;
 };
@@ -372,6 +374,7 @@ TEST_F(TrustTest, ACertificateIsRenewedUntilItIsRevoked) {
   EXPECT_EQ(list.certificates(1).name(), "a");
   EXPECT_EQ(ToTime(list.certificates(1).expires_at()), second.valid_until);
 
+  ASSERT_OK_AND_ASSIGN(const std::string backup, ReadFile(Path("records")));
   v1::RevokeCertificateRequest revoke;
   revoke.set_id(list.certificates(1).id());
   ASSERT_OK(trust_->RevokeCertificate(revoke, "operator o"));
@@ -386,6 +389,14 @@ TEST_F(TrustTest, ACertificateIsRenewedUntilItIsRevoked) {
   EXPECT_THAT(trust_->Check(std::string(32, '7')),
               IsUnauthenticated("no record"));
   EXPECT_THAT(trust_->Check(""), IsUnauthenticated());
+
+  // The backup does not know of the revocation, but a former follower does.
+  kept_ = revoked_;
+  kept_.add_ids("another");
+  ASSERT_OK(WriteFileAtomically(Path("records"), {absl::string_view(backup)}));
+  ASSERT_OK(Start());
+  EXPECT_THAT(trust_->Check(second.serial), IsUnauthenticated("was revoked"));
+  EXPECT_THAT(revoked_.ids(), ElementsAre(revoke.id(), "another"));
 }
 
 TEST_F(TrustTest, ARenewalKeepsTheKey) {
