@@ -391,19 +391,21 @@ absl::StatusOr<std::unique_ptr<InnerTrainer>> LeadingProcess::MakeTrainer(
   const v1::TrainingConfig& training = joined.config().training();
   const int64_t unit = int64_t{training.micro_batch_size()} * local_.count;
   const int64_t batch = training.batch_size();
+  const auto pause = [this] { return PauseForProcesses(); };
   ASSIGN_OR_RETURN(const int size, crew_->Choose(
                                        local_.count,
                                        [=](int processes) {
                                          return batch % (unit * processes) == 0;
                                        },
-                                       [this] { return PauseForProcesses(); }));
+                                       pause));
   crew_size_ = size;
   const CrewWatch watch(size, local_.count, rendezvous_.get(), now_);
-  ASSIGN_OR_RETURN(
-      std::unique_ptr<InnerTrainer> trainer,
-      MakeLeadingRank(joined.config(), options,
-                      RankOptions(local_, 0, size, rendezvous_->table()),
-                      std::move(parameters)));
+  ProcessRankOptions process =
+      RankOptions(local_, 0, size, rendezvous_->table());
+  process.pause = pause;
+  ASSIGN_OR_RETURN(std::unique_ptr<InnerTrainer> trainer,
+                   MakeLeadingRank(joined.config(), options, process,
+                                   std::move(parameters)));
   news_ = WithoutTrouble(rules_, crew_->WithSpares(), local_.count);
   return trainer;
 }

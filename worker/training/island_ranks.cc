@@ -35,27 +35,50 @@ namespace {
 // The key under which rank 0 leaves the run for the other ranks.
 constexpr char kRunKey[] = "run";
 
-// The key that a process writes once it has opened its data.
-std::string DataKey(int process) { return absl::StrCat("data/", process); }
+// The key that another process than rank 0's writes once it has opened its
+// data, and the one that rank 0's writes once all have.
+std::string DataKey(int process) {
+  return absl::StrCat("data of process ", process);
+}
+constexpr char kAllDataKey[] = "data of all processes";
+
+// Repeats `call` for this key of rank 0's table until it succeeds or cannot. A
+// process that is lost meanwhile is found by CrewWatch.
+template <typename Call>
+absl::Status Persist(const ProcessRankOptions& process, const std::string& key,
+                     const Call& call) {
+  while (true) {
+    const absl::Status status = call(key);
+    if (!absl::IsDeadlineExceeded(status) && !absl::IsUnavailable(status)) {
+      return status;
+    }
+    if (process.pause != nullptr && !process.pause()) {
+      return absl::CancelledError("stopped before the island's start");
+    }
+    RETURN_IF_ERROR(CheckWhileConnecting(process.rendezvous));
+    LOG_EVERY_N(INFO, 50) << "waiting for the " << key;
+  }
+}
 
 // Waits until all processes have opened their data, which may take one of them
-// hours longer than another. A process that is lost meanwhile is found by
-// CrewWatch.
+// hours longer than another.
 absl::Status AwaitData(const ProcessRankOptions& process) {
   Rendezvous* const table = process.rendezvous;
-  RETURN_IF_ERROR(table->Put(DataKey(process.rank), ""));
-  for (int other = 0; other < process.size; ++other) {
-    absl::Status opened;
-    while (!(opened = table->Get(DataKey(other), TimeLimit::kSlice).status())
-                .ok()) {
-      if (!absl::IsDeadlineExceeded(opened) && !absl::IsUnavailable(opened)) {
-        return opened;
-      }
-      RETURN_IF_ERROR(CheckWhileConnecting(table));
-      LOG_EVERY_N(INFO, 50) << "process " << other << " still reads its data";
+  const auto await = [table](const std::string& key) {
+    return table->Get(key, TimeLimit::kSlice).status();
+  };
+  if (process.rank == 0) {
+    for (int other = 1; other < process.size; ++other) {
+      RETURN_IF_ERROR(Persist(process, DataKey(other), await));
     }
+    return table->Put(kAllDataKey, "");
   }
-  return absl::OkStatus();
+  const absl::Status told =
+      Persist(process, DataKey(process.rank),
+              [table](const std::string& key) { return table->Put(key, ""); });
+  // The answer to an earlier try may have been lost.
+  if (!told.ok() && !absl::IsAlreadyExists(told)) return told;
+  return Persist(process, kAllDataKey, await);
 }
 
 // The ranks on threads of this process that follow rank 0.

@@ -83,6 +83,9 @@ struct ProcessRankOptions {
   // The longest time that ranks wait for each other once all processes have
   // opened their data.
   absl::Duration connect_timeout = absl::Minutes(5);
+  // Waits for a moment while another process opens its data. Returns false to
+  // give up, with CANCELLED. May be null.
+  std::function<bool()> pause;
   // Called, perhaps on several threads, when a rank of a following process has
   // connected to all others. May be null.
   std::function<void()> connected;

@@ -38,7 +38,18 @@
 namespace causeway {
 namespace {
 
+using testing::FloatNear;
 using testing::HasSubstr;
+
+// Loses the answer to process 1 once that has opened its data.
+class LossyRendezvous : public LocalRendezvous {
+ public:
+  absl::Status Put(absl::string_view key, absl::string_view value) override {
+    RETURN_IF_ERROR(LocalRendezvous::Put(key, value));
+    return key == "data of process 1" ? absl::UnavailableError("lost")
+                                      : absl::OkStatus();
+  }
+};
 
 class IslandRanksTest : public testing::Test {
  protected:
@@ -112,39 +123,33 @@ class IslandRanksTest : public testing::Test {
     return joined;
   }
 
-  void ExpectNear(absl::Span<const float> got, absl::Span<const float> want,
-                  float tolerance) {
-    ASSERT_EQ(got.size(), want.size());
-    for (size_t i = 0; i < got.size(); ++i) {
-      ASSERT_NEAR(got[i], want[i], tolerance) << i;
-    }
-  }
-
   // The options of one of two processes with one rank each.
   static ProcessRankOptions OneOfTwo(int rank, Rendezvous* rendezvous) {
     return {
         .rank = rank, .size = 2, .host = "127.0.0.1", .rendezvous = rendezvous};
+  }
+  absl::StatusOr<std::unique_ptr<InnerTrainer>> Lead(Rendezvous& rendezvous) {
+    return MakeLeadingRank(config_, options_, OneOfTwo(0, &rendezvous),
+                           Start());
   }
 
   // Compares an island of two processes with one of two threads.
   void ExpectProcessesAreThreads() {
     // Two terms can only be added in one order, so the bits are the same.
     ASSERT_OK_AND_ASSIGN(const auto threads, MakeRanks(2));
-    LocalRendezvous rendezvous;
+    LossyRendezvous rendezvous;
     IslandRanksOptions of_follower = options_;
     of_follower.shard = 0;
     of_follower.data_order = 0;
     std::thread follower([&] {
       // The time to connect begins once both processes have their data.
-      EXPECT_OK(rendezvous.Get("data/0", absl::Minutes(1)));
+      EXPECT_OK(rendezvous.Get("run", absl::Minutes(1)));
       EXPECT_THAT(rendezvous.Get("tcp/orders/0", absl::Milliseconds(300)),
                   IsDeadlineExceeded());
       EXPECT_OK(RunFollowingRank(of_follower, OneOfTwo(1, &rendezvous)));
     });
     {
-      ASSERT_OK_AND_ASSIGN(const auto leader,
-                           MakeLeadingRank(config_, options_,
-                                           OneOfTwo(0, &rendezvous), Start()));
+      ASSERT_OK_AND_ASSIGN(const auto leader, Lead(rendezvous));
       ASSERT_OK_AND_ASSIGN(const auto theirs, leader->MakeReplica(Joined()));
       ASSERT_OK_AND_ASSIGN(const auto ours, threads->MakeReplica(Joined()));
       for (int step = 1; step <= 3; ++step) {
@@ -188,7 +193,8 @@ TEST_F(IslandRanksTest, RanksTrainTheModelThatOneRankTrains) {
     EXPECT_EQ(together.rank_micro_batches, std::vector<int64_t>(4, 2));
     // AdamW's first updates have the sign of the gradient; rounding decides it
     // for gradients near 0.
-    ExpectNear(Parameters(*four), Parameters(*one), 2e-5f);
+    EXPECT_THAT(Parameters(*four),
+                testing::Pointwise(FloatNear(2e-5f), Parameters(*one)));
   }
 }
 
@@ -336,12 +342,11 @@ TEST_F(IslandRanksTest, AnchorsBeginWithTheRunsParameters) {
   EXPECT_EQ(Parameters(*trainer), state.parameters);
   const FragmentMap map =
       *FragmentMap::Create(MakeModelLayout(config_.model()), Joined().plan());
-  const std::vector<float> start = Start();
   for (uint32_t id = 0; id < map.fragments(); ++id) {
     std::vector<float> anchor(replica[id]->size());
     ASSERT_OK(replica[id]->ReadAnchor(absl::MakeSpan(anchor)));
     std::vector<float> want(anchor.size());
-    map.Gather(id, start, absl::MakeSpan(want));
+    map.Gather(id, Start(), absl::MakeSpan(want));
     EXPECT_EQ(anchor, want);
   }
 }
@@ -369,9 +374,7 @@ TEST_F(IslandRanksTest, EveryRankGetsChangedParameters) {
     }
     // Without weights all bytes are equally likely.
     EXPECT_NEAR(result.loss, std::log(258), 1e-4);
-    for (const float value : Parameters(*trainer)) {
-      ASSERT_NEAR(value, 0, 1e-6);
-    }
+    EXPECT_THAT(Parameters(*trainer), testing::Each(FloatNear(0, 1e-6f)));
   }
 }
 
@@ -424,11 +427,16 @@ TEST_F(IslandRanksTest, SlownessIsFoundWhileTheIslandTrains) {
 TEST_F(IslandRanksTest, OtherRanksDoNotWaitForRank0ToReadItsData) {
   LocalRendezvous rendezvous;
   options_.data = {"missing"};
-  EXPECT_THAT(
-      MakeLeadingRank(config_, options_, OneOfTwo(0, &rendezvous), Start())
-          .status(),
-      IsNotFound());
+  EXPECT_THAT(Lead(rendezvous), IsNotFound());
   EXPECT_OK(rendezvous.Get("run", absl::ZeroDuration()));
+}
+
+TEST_F(IslandRanksTest, ALeaderThatMustEndWaitsForNoData) {
+  LocalRendezvous rendezvous;
+  ProcessRankOptions process = OneOfTwo(0, &rendezvous);
+  process.pause = [] { return false; };
+  EXPECT_THAT(MakeLeadingRank(config_, options_, process, Start()),
+              IsCancelled("before the island's start"));
 }
 
 TEST_F(IslandRanksTest, ValidationChangesNothingOfTraining) {
@@ -440,8 +448,7 @@ TEST_F(IslandRanksTest, ValidationChangesNothingOfTraining) {
     for (const bool validates : {false, true}) {
       ASSERT_OK_AND_ASSIGN(const auto trainer, MakeRanks(2));
       const auto validate = [&] {
-        if (!validates) return;
-        EXPECT_OK(trainer->Validate(Start(), 0));
+        if (validates) EXPECT_OK(trainer->Validate(Start(), 0));
       };
       validate();
       for (int step = 1; step <= 4; ++step) {
@@ -476,8 +483,7 @@ TEST_F(IslandRanksTest, RanksMeasureTheGivenParametersTogether) {
   for (const int ranks : {1, 2, 4}) {
     ASSERT_OK_AND_ASSIGN(const auto trainer, MakeRanks(ranks));
     // The trainer's own parameters have changed by then.
-    ASSERT_OK(trainer->Step(1));
-    ASSERT_OK(trainer->Step(2));
+    for (const int step : {1, 2}) ASSERT_OK(trainer->Step(step));
     ASSERT_OK_AND_ASSIGN(const ValidationLoss loss,
                          trainer->Validate(measured, 21));
     EXPECT_NEAR(loss.loss, want.sum / (21 * 16), 1e-5) << ranks;
@@ -511,9 +517,7 @@ TEST_F(IslandRanksTest, ProcessesReadTheSameData) {
       ended = RunFollowingRank(of_follower, OneOfTwo(1, &rendezvous));
     });
     {
-      ASSERT_OK_AND_ASSIGN(const auto leader,
-                           MakeLeadingRank(config_, options_,
-                                           OneOfTwo(0, &rendezvous), Start()));
+      ASSERT_OK_AND_ASSIGN(const auto leader, Lead(rendezvous));
       EXPECT_THAT(leader->MakeReplica(Joined()),
                   IsAborted("rank 1 reads other data than rank 0"));
     }
@@ -531,9 +535,7 @@ TEST_F(IslandRanksTest, ProcessesHaveTheSameKindOfDevice) {
   std::thread follower([&] {
     EXPECT_THAT(RunFollowingRank(on_gpu, OneOfTwo(1, &rendezvous)), unequal);
   });
-  EXPECT_THAT(
-      MakeLeadingRank(config_, options_, OneOfTwo(0, &rendezvous), Start()),
-      unequal);
+  EXPECT_THAT(Lead(rendezvous), unequal);
   follower.join();
 }
 
@@ -542,11 +544,9 @@ TEST_F(IslandRanksTest, ProcessesMayHaveSeveralRanks) {
   ASSERT_OK_AND_ASSIGN(const auto threads, MakeRanks(4));
   LocalRendezvous rendezvous;
   const auto process = [&](int rank) {
-    return ProcessRankOptions{.rank = rank,
-                              .size = 2,
-                              .threads = 2,
-                              .host = "127.0.0.1",
-                              .rendezvous = &rendezvous};
+    ProcessRankOptions options = OneOfTwo(rank, &rendezvous);
+    options.threads = 2;
+    return options;
   };
   std::thread follower(
       [&] { EXPECT_OK(RunFollowingRank(options_, process(1))); });
