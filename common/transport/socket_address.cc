@@ -5,6 +5,7 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 
+#include <cerrno>
 #include <cstring>
 
 #include "absl/strings/numbers.h"
@@ -26,11 +27,18 @@ absl::StatusOr<Addresses> Resolve(absl::string_view address, int flags) {
                           .ai_family = AF_UNSPEC,
                           .ai_socktype = SOCK_STREAM};
   addrinfo* found = nullptr;
+  errno = 0;
   const int error = getaddrinfo(std::string(host).c_str(),
                                 absl::StrCat(port).c_str(), &hints, &found);
   if (error != 0) {
-    return absl::UnavailableError(absl::StrCat(
-        "cannot find the host of \"", address, "\": ", gai_strerror(error)));
+    // The error alone may say that the host does not exist.
+    const bool lacks_files = errno == EMFILE || errno == ENFILE;
+    return absl::Status(
+        lacks_files ? absl::StatusCode::kResourceExhausted
+                    : absl::StatusCode::kUnavailable,
+        absl::StrCat("cannot find the host of \"", address, "\": ",
+                     lacks_files ? "too many open files (ulimit -n)"
+                                 : gai_strerror(error)));
   }
   return Addresses(found);
 }

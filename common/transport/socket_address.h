@@ -25,6 +25,7 @@ using Addresses = std::unique_ptr<addrinfo, FreeAddresses>;
 // of getaddrinfo: AI_PASSIVE for an address to listen on.
 //   INVALID_ARGUMENT  It is not host:port, with the port as a number.
 //   UNAVAILABLE       The host is not known.
+//   RESOURCE_EXHAUSTED  This process may open no file to look the host up.
 absl::StatusOr<Addresses> Resolve(absl::string_view address, int flags);
 
 // Returns an IPv4 or IPv6 address. IPv4 in an IPv6 address is written as IPv4.
