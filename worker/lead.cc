@@ -443,8 +443,7 @@ absl::Status LeadingProcess::HandOver(IslandState state) {
   if (left_out_ == kNoProcess) return crew_->SayStartAgain();
   // A process that is slow again and again is retried less and less often.
   const int times = std::min(times_left_out_[left_out_]++, kMostDoublings);
-  return crew_->SayStartAgain(left_out_,
-                              now_() + QuietTime(rules_) * std::exp2(times));
+  return crew_->SayStartAgain(left_out_, QuietTime(rules_) * std::exp2(times));
 }
 
 absl::Status LeadingProcess::GiveUp() {

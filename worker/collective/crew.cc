@@ -317,13 +317,15 @@ absl::Status CrewLeader::SayStartAgain() {
   return server_->table()->Put(kEnd, kStartAgain);
 }
 
-absl::Status CrewLeader::SayStartAgain(int left_out, absl::Time until) {
-  rules_.avoided[left_out] = until;
+absl::Status CrewLeader::SayStartAgain(int left_out, absl::Duration quiet) {
+  left_out_ = left_out;
+  quiet_ = quiet;
   LOG(INFO) << "the island restarts without process " << left_out;
   return server_->table()->Put(kEnd, kStartAgain);
 }
 
 CrewRules CrewLeader::NextRules() {
+  if (left_out_ != kNoProcess) rules_.avoided[left_out_] = now_() + quiet_;
   CrewRules next = rules_;
   std::set<int> awaited = WithSpares();
   for (const auto& [process, until] : rules_.avoided) {

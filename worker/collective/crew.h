@@ -120,11 +120,11 @@ class CrewLeader {
   // of this crew, or 0.
   int SizeWithoutOne();
   // Says, while the ranks of the crew still run, that they start again at the
-  // next server: with more processes, or without process `left_out` until the
-  // time `until`.
+  // next server: with more processes, or without process `left_out` for the
+  // time `quiet` after NextRules, because ranks may take some time to end.
   absl::Status SayStartAgain();
-  absl::Status SayStartAgain(int left_out, absl::Time until);
-  // Returns the rules for the next server's crew.
+  absl::Status SayStartAgain(int left_out, absl::Duration quiet);
+  // Returns the rules for the next server's crew, which starts now.
   CrewRules NextRules();
 
   // Tells the processes of the crew that the ranks have ended because of an
@@ -188,6 +188,9 @@ class CrewLeader {
   std::vector<int> crew_;
   CrewSizeAllowed allowed_;
   absl::Time chosen_at_;
+  // The process of the crew to leave out of the next one, and for how long.
+  int left_out_ = kNoProcess;
+  absl::Duration quiet_;
 };
 
 // A place in the crew.
