@@ -51,7 +51,7 @@ struct DurationFlag {
 bool AbslParseFlag(absl::string_view text, DurationFlag* flag,
                    std::string* error) {
   if (absl::ParseDuration(text, &flag->value)) return true;
-  *error = "give a number and its unit, such as 90s, 30m or 2h";
+  *error = "give a number and its unit, such as 90s, 30m or 2h, or inf";
   return false;
 }
 
