@@ -353,6 +353,7 @@ std::vector<v1::FollowerStatus> LogFeed::Report(absl::Time now) const {
     }
     status.set_bytes_sent(follower.bytes_sent);
     status.set_region(follower.place.region);
+    status.set_at_work(follower.is_due && follower.is_late);
   }
   return report;
 }

@@ -148,12 +148,15 @@ TEST_F(LogFeedTest, AFollowerAtWorkIsInSyncForSomeMinutes) {
     return StateOfFirst();
   };
   const absl::Time late = kNow + LogFeed::kBehindAfter;
+  EXPECT_FALSE(feed_.Report(kNow)[0].at_work());
   EXPECT_EQ(work_until(late), v1::FollowerStatus::IN_SYNC);
+  EXPECT_TRUE(feed_.Report(late)[0].at_work());
   EXPECT_EQ(feed_.FindNear("x", "island"), "") << "it lacks the version";
   feed_.Tick(late + LogFeed::kBehindAfter - absl::Milliseconds(1));
   EXPECT_EQ(StateOfFirst(), v1::FollowerStatus::IN_SYNC);
   feed_.Tick(late + LogFeed::kBehindAfter);
   EXPECT_EQ(StateOfFirst(), v1::FollowerStatus::BEHIND) << "it is silent";
+  EXPECT_FALSE(feed_.Report(late)[0].at_work());
 
   feed_.Acknowledge("f", 11);
   const absl::Time again = kNow + absl::Hours(1);

@@ -36,8 +36,8 @@ v1::Attention Problem(v1::Severity severity, std::string text,
   return problem;
 }
 
-// A follower in sync that lacks a change for this long was not taken out in
-// time.
+// A follower in sync that is not at work and lacks a change for this long was
+// not taken out in time.
 constexpr absl::Duration kLongestLack = absl::Seconds(10);
 
 // Updates `since`, the time since which something holds; infinite if it does
@@ -89,7 +89,8 @@ std::optional<v1::Attention> FollowerProblem(const v1::FollowerStatus& follower,
                    absl::StrCat("follower ", follower.name(), lack), "",
                    now - lacks);
   }
-  if (follower.state() == v1::FollowerStatus::IN_SYNC && lacks > kLongestLack) {
+  if (follower.state() == v1::FollowerStatus::IN_SYNC && !follower.at_work() &&
+      lacks > kLongestLack) {
     // Only etcd can take it out.
     return Problem(
         v1::CRITICAL,

@@ -352,6 +352,9 @@ TEST_F(RunHealthTest, AFollowerThatIsNotTakenOutHoldsTheRun) {
   follower.set_seconds_behind(6);
   EXPECT_THAT(Describe().attention(), IsEmpty()) << "it may be taken out yet";
   follower.set_seconds_behind(20);
+  follower.set_at_work(true);
+  EXPECT_THAT(Describe().attention(), IsEmpty());
+  follower.set_at_work(false);
   const v1::Attention problem = Problem();
   EXPECT_EQ(problem.severity(), v1::CRITICAL);
   EXPECT_THAT(problem.text(),
