@@ -34,8 +34,14 @@ absl::StatusOr<Step> StepOf(const OfficeView& view, absl::string_view name,
         holding.run_id, office.run_id()));
   }
   if (view.leader.has_value()) {
-    // A lease in its own name is the previous process's, and ends soon.
-    return view.leader->name() == name ? Step::kWait : Step::kFollow;
+    // A lease in its own name is the previous process's. One in another name
+    // than the office's is from before etcd was restored or lost the office,
+    // because OfficeBook's Claim and Renew write both keys in one transaction.
+    // Either ends soon.
+    return view.leader->name() == name ||
+                   view.leader->name() != office.leader().name()
+               ? Step::kWait
+               : Step::kFollow;
   }
   if (view.written.empty()) {
     // The run is new to etcd, so the first coordinator begins it with what it

@@ -153,6 +153,22 @@ TEST_F(VoterTest, AFollowerPausesBeforeItCampaigns) {
   Expect(Step::kCampaign);
 }
 
+// The office of "a" was written again, and the lease of "c" has not ended.
+TEST_F(VoterTest, TheLeaderOfARestoredEtcdIsLeft) {
+  const auto set_leaders = [this](uint64_t epoch, const std::string& office,
+                                  const std::string& lease) {
+    view_ = ViewOf(lease);
+    view_.office.set_epoch(epoch);
+    *view_.office.mutable_leader() = ReplicaOf(office);
+  };
+  set_leaders(3, "c", "c");
+  Expect(Step::kFollow);
+  set_leaders(4, "a", "c");
+  Expect(Step::kWait);
+  set_leaders(4, "a", "a");
+  Expect(Step::kFollow);
+}
+
 TEST(OfficeTest, TheNameOfALivingLeaderIsRefused) {
   Voter voter("a", /*own_waits=*/2);
   const auto next = [&](const std::string& leader) {
