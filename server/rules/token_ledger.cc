@@ -145,8 +145,13 @@ void TokenLedger::Fold(absl::FunctionRef<bool(const std::string&)> is_known,
     const bool known = is_known(island_id);
     const auto foldable =
         EndOfFoldable(begin, end, known ? kUnfolded : 0, open);
-    if (std::distance(begin, foldable) > (known ? 1 : 0)) {
-      FoldInto(known ? std::prev(foldable)->first : nameless, begin, foldable);
+    if (known) {
+      if (std::distance(begin, foldable) > 1) {
+        FoldInto(std::prev(foldable)->first, begin, foldable);
+      }
+    } else if (foldable == end) {
+      // All at once, because those left could not restore the others' tokens.
+      FoldInto(nameless, begin, end);
     }
     begin = end;
   }

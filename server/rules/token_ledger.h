@@ -28,9 +28,9 @@
 // island, in other processes, decrease by as many, newest first.
 //
 // Incarnations are many in a long run: the accounts of those that are over are
-// folded into one for each island, and those of forgotten islands into a
-// nameless one. That changes no sum. Nothing can be taken over from them any
-// more, and nothing from a forgotten island's can be restored.
+// folded into one for each island, and once all of a forgotten island's are
+// over, into a nameless one. That changes no sum. Nothing can be taken over
+// from them any more, and nothing from a forgotten island's can be restored.
 //
 // Counts are claims of islands, so sums stop at kMost instead of overflowing.
 //

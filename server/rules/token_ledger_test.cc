@@ -443,6 +443,24 @@ TEST(TokenLedger, OnlyWhatIsOverIsFolded) {
   EXPECT_EQ(reported(kIncarnations + 1), 30);
 }
 
+TEST(TokenLedger, AForgottenIslandIsFoldedOnceAllIsOver) {
+  const auto forgotten = [](const std::string&) { return false; };
+  const IncarnationKey dead{"east", 1};
+  const IncarnationKey restored{"east", 2};
+  TokenLedger ledger(1);
+  ledger.Open(dead, /*process=*/1);
+  ledger.Report(dead, 100);
+  ledger.Open(restored, /*process=*/2);
+  ledger.Settle(restored, 0, Fate::kQuarantined, 60, 60);
+  ledger.Fold(forgotten, {});
+  EXPECT_EQ(SumOf(ledger, 0).reported(), 100);
+  ledger.Unquarantine(restored, 0, 60, 60);
+  ledger.Settle(restored, 0, Fate::kMerged, 60, 60);
+  ledger.Fold(forgotten, {});
+  EXPECT_EQ(SumOf(ledger, 0).reported(), 100);
+  EXPECT_EQ(ledger.Account(restored, 0, false, {}).reported(), 0);
+}
+
 TEST(TokenLedger, AddsUpWhateverHappens) {
   std::mt19937_64 random(7);
   for (int history = 0; history < 50; ++history) {
