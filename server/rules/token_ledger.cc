@@ -161,23 +161,36 @@ TokenLedger::Incarnations::iterator TokenLedger::EndOfFoldable(
     Incarnations::iterator begin, Incarnations::iterator end, int64_t unfolded,
     const std::set<IncarnationKey>& open) {
   const auto most = std::max<int64_t>(0, std::distance(begin, end) - unfolded);
-  const auto last = std::next(begin, most);
-  std::set<uint64_t> processes;
-  for (auto each = last; each != end; ++each) {
-    processes.insert(each->second.process);
+  auto last =
+      std::find_if(begin, std::next(begin, most), [&](const auto& each) {
+        const auto& [key, incarnation] = each;
+        return open.contains(key) ||
+               std::any_of(
+                   incarnation.lines.begin(), incarnation.lines.end(),
+                   [](const Line& line) { return line.quarantined > 0; });
+      });
+  // Returns whether one of the `count` accounts from `last` may bring back
+  // tokens of `old`.
+  const auto is_continued = [&](const Incarnation& old, int64_t count) {
+    const bool has_expired = std::any_of(
+        old.lines.begin(), old.lines.end(),
+        [](const Line& line) { return line.reported > line.contributed({}); });
+    if (old.process == 0 || !has_expired) return false;
+    for (auto later = last; count > 0 && later != end; ++later, --count) {
+      if (later->second.process == old.process) return true;
+    }
+    return false;
+  };
+  int64_t places = 0;
+  for (auto each = last; each != begin && places < kUnfolded;) {
+    --each;
+    ++places;
+    if (is_continued(each->second, kUnfolded + 1 - places)) {
+      last = each;
+      places = 0;
+    }
   }
-  return std::find_if(begin, last, [&](const auto& each) {
-    const auto& [key, incarnation] = each;
-    const bool may_continue =
-        incarnation.process != 0 && processes.contains(incarnation.process);
-    return open.contains(key) ||
-           std::any_of(
-               incarnation.lines.begin(), incarnation.lines.end(),
-               [&](const Line& line) {
-                 return line.quarantined > 0 ||
-                        (may_continue && line.reported != line.contributed({}));
-               });
-  });
+  return last;
 }
 
 void TokenLedger::FoldInto(IncarnationKey into, Incarnations::iterator begin,
@@ -232,12 +245,12 @@ std::map<IncarnationKey, int64_t> TokenLedger::BroughtBack(
   struct Expired {
     const IncarnationKey* key;
     uint64_t process;
+    // Its place among the island's incarnations.
+    int64_t place;
     int64_t left;
   };
   // Oldest first.
   std::vector<Expired> expired;
-  // Places in `expired`.
-  std::map<uint64_t, std::vector<size_t>> of_process;
   std::map<IncarnationKey, int64_t> brought_back;
   // Takes what is left, at most `tokens`.
   const auto take = [&](Expired& from, int64_t& tokens) {
@@ -246,8 +259,9 @@ std::map<IncarnationKey, int64_t> TokenLedger::BroughtBack(
     from.left -= moved;
     brought_back[*from.key] += moved;
   };
+  int64_t place = 0;
   for (auto each = incarnations_.lower_bound({newest.island_id, 0});
-       each != incarnations_.end() && each->first <= newest; ++each) {
+       each != incarnations_.end() && each->first <= newest; ++each, ++place) {
     const Line& line = each->second.lines[fragment];
     const OpenTokens tokens = InRound(each->first, open);
     const int64_t contributed = line.contributed(tokens);
@@ -255,23 +269,25 @@ std::map<IncarnationKey, int64_t> TokenLedger::BroughtBack(
     // These may merely be tokens that no heartbeat has reported yet.
     int64_t again = contributed - std::max<int64_t>(0, line.reported);
     const uint64_t process = each->second.process;
-    std::vector<size_t>& own = of_process[process];
-    for (auto place = own.rbegin();
-         process != 0 && again > 0 && place != own.rend(); ++place) {
-      take(expired[*place], again);
+    const auto is_near = [&](const Expired& from) {
+      return place - from.place <= kUnfolded;
+    };
+    const auto is_own = [&](const Expired& from) {
+      return process != 0 && from.process == process && is_near(from);
+    };
+    for (auto from = expired.rbegin();
+         again > 0 && from != expired.rend() && is_near(*from); ++from) {
+      if (is_own(*from)) take(*from, again);
     }
     for (auto from = expired.rbegin(); restored > 0 && from != expired.rend();
          ++from) {
-      if (process == 0 || from->process != process) take(*from, restored);
+      if (!is_own(*from)) take(*from, restored);
     }
-    while (!expired.empty() && expired.back().left == 0) {
-      of_process[expired.back().process].pop_back();
-      expired.pop_back();
-    }
+    while (!expired.empty() && expired.back().left == 0) expired.pop_back();
     if (line.reported <= contributed) continue;
-    own.push_back(expired.size());
     expired.push_back({.key = &each->first,
                        .process = process,
+                       .place = place,
                        .left = line.reported - contributed});
   }
   return brought_back;

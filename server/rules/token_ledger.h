@@ -29,8 +29,13 @@
 //
 // Incarnations are many in a long run: the accounts of those that are over are
 // folded into one for each island, and once all of a forgotten island's are
-// over, into a nameless one. That changes no sum. Nothing can be taken over
-// from them any more, and nothing from a forgotten island's can be restored.
+// over, into a nameless one. Nothing can be taken over from them any more, and
+// nothing from a forgotten island's can be restored. Folding changes no sum,
+// and a ledger restored from storage has the same sums, because a process
+// counts as that of an earlier account only among the next kUnfolded ones. If
+// it comes back later and contributes tokens that had expired, they count
+// twice. Only a forgotten island that comes back may have other sums after a
+// restart, which restores its accounts.
 //
 // Counts are claims of islands, so sums stop at kMost instead of overflowing.
 //
@@ -83,7 +88,7 @@ class TokenLedger {
   // The highest sum. A few of these fit into 63 bits.
   static constexpr uint64_t kMost = uint64_t{1} << 60;
 
-  // This many of an island's newest accounts are not folded.
+  // At least this many of an island's newest accounts are not folded.
   static constexpr int64_t kUnfolded = 4;
 
   // The fates of contributed tokens; each is a term of the sum above.

@@ -380,34 +380,58 @@ TEST(TokenLedger, RestoredTokensPassThroughTheQuarantine) {
   EXPECT_EQ(ledger.Account(restored, 0, false, {}).reported(), 30);
 }
 
-// Compares a ledger that is folded again and again with one that never is.
+// Compares a ledger that is folded again and again with one that a restart
+// makes of its records.
 TEST(TokenLedger, FoldingChangesNoSum) {
-  constexpr uint64_t kNoneLive = 1000;
+  struct Settled {
+    IncarnationKey key;
+    Fate fate;
+    uint64_t tokens;
+    uint64_t restored;
+  };
   std::mt19937 random(3);
-  for (uint64_t process_joins = 1; process_joins <= 8; ++process_joins) {
-    TokenLedger whole(1);
+  for (uint64_t processes = 1; processes <= 12; ++processes) {
     TokenLedger folded(1);
-    uint64_t tokens = 0;
+    std::map<IncarnationKey, AccountRecord> records;
+    // One for each incarnation.
+    std::vector<Settled> settled;
+    std::vector<uint64_t> tokens(processes);
     for (uint64_t i = 1; i <= 60; ++i) {
       const IncarnationKey key{"east", i};
-      const bool is_forgotten = i == 60;
-      const uint64_t process = 1 + i / process_joins;
-      tokens = (i % process_joins == 0 ? 0 : tokens) + random() % 200;
-      const uint64_t merged = random() % 150;
-      const uint64_t restored = random() % 50;
-      for (TokenLedger* const ledger : {&whole, &folded}) {
-        ledger->Open(key, process);
-        for (const IncarnationKey& old : ledger->OfSameProcess(key)) {
-          ledger->TakeOver(old, key, {OpenTokens()});
-        }
-        ledger->Report(key, tokens);
-        ledger->Settle(key, 0, Fate::kMerged, merged, restored);
-        ledger->Settle(key, 0, Fate::kRefused, i);
+      const uint64_t process = random() % processes;
+      folded.Open(key, 1 + process);
+      for (const IncarnationKey& old : folded.OfSameProcess(key)) {
+        // The open round with these tokens may be lost.
+        const uint64_t lost = random() % 8 == 0 ? 30 : 0;
+        folded.TakeOver(old, key, {OpenTokens{.tokens = lost}});
+        records[old] = folded.Record(old);
       }
-      folded.Fold([=](const std::string&) { return !is_forgotten; }, {});
-      ASSERT_EQ(SumOf(folded, kNoneLive).SerializeAsString(),
-                SumOf(whole, kNoneLive).SerializeAsString())
-          << process_joins << " " << i;
+      folded.Report(key, tokens[process] += random() % 200);
+      records[key] = folded.Record(key);
+      const uint64_t contributed = 1 + random() % 150;
+      settled.push_back({key, i % 10 == 3 ? Fate::kQuarantined : Fate::kMerged,
+                         contributed, random() % contributed});
+      folded.Settle(key, 0, settled.back().fate, contributed,
+                    settled.back().restored);
+      if (i % 10 == 9) {
+        Settled& held = settled[i - 7];
+        held.fate = Fate::kRefused;
+        folded.Unquarantine(held.key, 0, held.tokens, held.restored);
+        folded.Settle(held.key, 0, held.fate, held.tokens, held.restored);
+      }
+      const auto is_known = [=](const std::string&) { return i < 60; };
+      folded.Fold(is_known, {});
+      TokenLedger restarted(1);
+      for (const auto& [_, record] : records) restarted.Restore(record);
+      for (const Settled& sum : settled) {
+        restarted.Settle(sum.key, 0, sum.fate, sum.tokens, sum.restored);
+      }
+      for (const bool is_folded : {false, true}) {
+        if (is_folded) restarted.Fold(is_known, {});
+        ASSERT_EQ(SumOf(folded, 0).SerializeAsString(),
+                  SumOf(restarted, 0).SerializeAsString())
+            << processes << " " << i << " " << is_folded;
+      }
     }
     EXPECT_EQ(folded.Account({"east", 60}, 0, false, {}).reported(), 0);
   }
