@@ -72,7 +72,9 @@ class Coordinator {
     absl::Time committed_at = absl::InfinitePast();
     // The Euclidean norm of the parameters when the coordinator started.
     // NormGuard compares the first contributions with it. It may be 0 if the
-    // history shows what is usual (NormGuard::ShowUsual).
+    // history shows what is usual (NormGuard::ShowUsual): if contributions that
+    // change nothing displace that later, a small change of each parameter
+    // counts as usual instead.
     double parameter_norm = 0;
   };
 

@@ -65,7 +65,8 @@ class NormGuard {
   // that have this many. The usual norm follows from these alone.
   static uint64_t Memory(uint64_t max_islands);
   // Returns whether the newest of `rounds`, oldest first, show what is usual,
-  // however many islands are live.
+  // however many islands are live. If so, `first_usual` counts only once
+  // contributions that change nothing have displaced them.
   static bool ShowUsual(absl::Span<const MergedRound> rounds);
 
   // Returns why the contribution must not be merged, in one sentence; empty if
