@@ -174,10 +174,10 @@ class Attachment:
             stream = torch.cuda.current_stream(values.device)
             buffer.stream = stream.cuda_stream
 
-    def check_one(self) -> None:
+    def check_one(self, native: NativeIsland) -> None:
         """Checks one of the parameters, the next one in each call.
 
-        Raises TensorMoved if it has moved.
+        Ends the island and raises TensorMoved if it has moved.
         """
         place = next(self._turns)
         if place.is_kept():
@@ -185,16 +185,19 @@ class Attachment:
         # FSDP has whole parameters in the model after a forward pass.
         reshard(self.model)
         if not place.is_kept():
-            raise TensorMoved(
+            error = TensorMoved(
                 f"the memory of {place.name} was replaced after "
-                "island.attach(): by model.to(), by assigning .data, or by an "
-                "optimizer that keeps parameters elsewhere. Do that before "
-                "attach()")
+                "island.attach(): by model.to(), by model.share_memory() or "
+                "sending the model to a spawned process, by assigning .data, "
+                "or by an optimizer that keeps parameters elsewhere. Do that "
+                "before attach()")
+            native.fail(error)
+            raise error
 
-    def check_all(self) -> None:
-        """Checks all parameters. Raises TensorMoved."""
+    def check_all(self, native: NativeIsland) -> None:
+        """Checks all parameters as check_one does."""
         for _ in self._places:
-            self.check_one()
+            self.check_one(native)
 
     def not_finite(self) -> Optional[str]:
         """Returns the name of a parameter with values that are not finite."""
@@ -215,13 +218,15 @@ class Attachment:
         """Lets the library use the parameters, once the stream has done with
         them.
 
-        Raises InvalidArgument while they have the merged values, which the
-        library would take for the island's own.
+        Raises TensorMoved as check_all does, and InvalidArgument while they
+        have the merged values, which the library would take for the island's
+        own.
         """
         if self._merged:
             raise InvalidArgument(
                 "the model has the run's merged values, and this needs the "
                 "island's own: call it after the block of merged_weights()")
+        self.check_all(native)
         if self.stream is not None:
             self.stream.follow(native)
 

@@ -1,6 +1,7 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
 import unittest
+from unittest import mock
 
 import torch
 
@@ -15,7 +16,7 @@ class AttachmentTest(unittest.TestCase):
 
     def check_in_turn(self, attachment):
         for _ in range(len(attachment.locals)):
-            attachment.check_one()
+            attachment.check_one(mock.Mock())
 
     def test_describes_tensors_where_they_are(self):
         model = LeastSquares().to(torch.bfloat16)
@@ -52,20 +53,25 @@ class AttachmentTest(unittest.TestCase):
             lambda m: setattr(m.head.weight, "data", torch.zeros(10, 6)),
             lambda m: setattr(m.head, "weight",
                               torch.nn.Parameter(torch.zeros(10, 6))),
-            lambda m: m.head.to(torch.bfloat16)):
+            lambda m: m.head.to(torch.bfloat16),
+            lambda m: m.head.share_memory()):
             model = LeastSquares()
             attachment = Attachment(model, run_of())
-            attachment.check_all()
+            native = mock.Mock()
+            attachment.follow(native)
+            native.fail.assert_not_called()
             replace(model)
             with self.assertRaisesRegex(TensorMoved, "memory of head.weight"):
-                attachment.check_all()
+                attachment.follow(native)
+            native.fail.assert_called_once()
 
     def test_looks_at_every_parameter_in_turn(self):
         model = torch.nn.ParameterDict(
             {f"p{i:02}": torch.nn.Parameter(torch.zeros(1)) for i in range(40)})
         run = run_of({name: (1,) for name in model.keys()})
         for i in range(40):
-            for check in (self.check_in_turn, Attachment.check_all):
+            for check in (self.check_in_turn,
+                          lambda made: made.check_all(mock.Mock())):
                 attachment = Attachment(model, run)
                 model[f"p{i:02}"].data = torch.zeros(1)
                 with self.assertRaises(TensorMoved):

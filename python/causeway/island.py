@@ -10,8 +10,7 @@ from typing import (TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Mapping,
                     Optional, Sequence, Sized, Type, Union)
 
 from ._library import Path
-from .errors import (Diverged, Error, InvalidArgument, Left, RunFinished,
-                     TensorMoved)
+from .errors import Diverged, Error, InvalidArgument, Left, RunFinished
 from .leaving import LeaveOnSigterm
 from .native import PATIENCE_SECONDS, NativeIsland
 from .ranks import Ranks
@@ -320,15 +319,11 @@ class Island:
             # Reports of it do not count for the next step.
             self._tokens = self._loss = None
             return
-        try:
-            if (step % self._round_steps % self._send_gap
-                    and step != self.run.total_steps):
-                attachment.check_one()
-            else:
-                attachment.check_all()
-        except TensorMoved as error:
-            native.fail(error)
-            raise
+        if (step % self._round_steps % self._send_gap
+                and step != self.run.total_steps):
+            attachment.check_one(native)
+        else:
+            attachment.check_all(native)
         tokens = (self._tokens_per_step if self._tokens is None else
                   self._tokens * self._ranks.size)
         if tokens > self._most_tokens:
