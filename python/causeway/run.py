@@ -159,6 +159,24 @@ class Watch:
                 os.kill(stuck.process, signal.SIGKILL)
 
 
+def avoid_static_store(run: Any, parser: Any, arguments: Any) -> None:
+    """Changes arguments of torchrun whose ranks would meet at a store that
+    outlives them: those that start again read the addresses of the dead there,
+    and fail or hang."""
+    may_restart = arguments.max_restarts > 0 or arguments.min_island_size > 0
+    if (arguments.standalone or arguments.rdzv_backend != "static"
+            or not may_restart):
+        return
+    _, most_nodes = run.parse_min_max_nnodes(arguments.nnodes)
+    if most_nodes > 1:
+        parser.error("ranks of several nodes that are started again need "
+                     "--rdzv-backend=c10d and --rdzv-endpoint=HOST:PORT in "
+                     "place of --master-addr and --master-port")
+    if arguments.master_port is not None:
+        say("the ranks of one node meet at a free port, not at --master-port")
+    arguments.rdzv_backend, arguments.rdzv_endpoint = "c10d", "localhost:0"
+
+
 def run_agents(run: Any, arguments: Any, restarts: Restarts,
                succession: Optional[Succession]) -> None:
     """Runs torchrun's agent, and a new one each time that the ranks lose the
@@ -212,6 +230,8 @@ def main(arguments: List[str]) -> int:
             succession = Succession(parsed, say)
         except ValueError as error:
             parser.error(str(error))
+    else:
+        avoid_static_store(run, parser, parsed)
     # It must live as long as the ranks.
     watch = Watch(parsed)
     restarts = Restarts(watch, parsed.max_restarts, parsed.min_island_size,

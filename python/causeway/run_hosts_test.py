@@ -52,11 +52,15 @@ class HostsTest(LaunchTestCase):
                       returned.output())
         self.await_training(follows, 3)
 
-    def test_several_hosts_that_may_lead_need_a_store_of_their_own(self):
-        launch = self.launch("--nnodes=2", "--rdzv_endpoint=one:1,other:1")
-        self.assertEqual(launch.wait(), 2, launch.output())
-        self.assertIn("several hosts in --rdzv-endpoint need "
-                      "--rdzv-backend=c10d", launch.output())
+    def test_several_hosts_need_a_store_that_forgets_ranks(self):
+        for argument, message in (
+            ("--rdzv_endpoint=one:1,other:1",
+             "several hosts in --rdzv-endpoint need --rdzv-backend=c10d"),
+            ("--master_addr=one", "--rdzv-backend=c10d and "
+             "--rdzv-endpoint=HOST:PORT in place of --master-addr")):
+            launch = self.launch("--nnodes=2", argument)
+            self.assertEqual(launch.wait(), 2, launch.output())
+            self.assertIn(message, launch.output())
 
     def lose_and_regain(self, losing, *ranks):
         """Starts two hosts with these numbers of ranks. One of them loses the

@@ -10,7 +10,7 @@ import unittest
 
 from causeway.run import GAVE_UP
 from causeway.testing.launches import PATIENCE, LaunchTestCase
-from causeway.testing.processes import KILL, TERMINATE
+from causeway.testing.processes import KILL, TERMINATE, free_port
 
 # With these limits, a rank that merely stalls may be killed.
 _IMPATIENT = ("--hang-silence=2", "--hang-floor=2")
@@ -75,10 +75,12 @@ class RunTest(LaunchTestCase):
 
     def test_restarts_with_progress_do_not_count(self):
         self.begin()
-        launch = self.launch("--nproc_per_node=2", "--max_restarts=1")
+        launch = self.launch("--nproc_per_node=2", "--max_restarts=1",
+                             f"--master_port={free_port()}")
         for joined in (2, 4):
             os.kill(self.await_training(launch, joined)["process"], KILL)
         self.await_training(launch, 6)
+        self.assertIn("not at --master-port", launch.output())
         self.assert_reported("rank_dead .*east.*rank 1 ended first, with "
                              "signal 9")
 
