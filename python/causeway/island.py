@@ -135,7 +135,9 @@ class Island:
         from .trained import Trained, torch_optimizers
         self._native.check()
         if self._attachment is not None:
-            raise InvalidArgument("a model is attached already")
+            raise InvalidArgument(
+                "a model is attached already: call island.wait() to continue, "
+                "or close() and join again for another model")
         optimizers = torch_optimizers(optimizer)
         for other in optimizers:
             StepHook.release(other)
@@ -302,8 +304,8 @@ class Island:
         self._trained.check()
         if not native.step:
             raise InvalidArgument(
-                "the optimizer has made a step, and the wait for the next one "
-                "was interrupted: call island.wait() before it makes another")
+                "there is no step to train yet, and the wait for it was "
+                "interrupted: call island.wait() before optimizer.step()")
 
     def _after_step(self) -> None:
         # Every line counts: it runs in each step, with cold caches.
@@ -487,6 +489,9 @@ class Island:
         bytes a parameter. Save the optimizer's state beside it. All ranks call
         it between steps."""
         self._check_attached("save()")
+        if not self._native.step and not self._native.stopped:
+            raise InvalidArgument("the wait for the next step is not over: "
+                                  "call island.wait() before save()")
         self._attachment.follow(self._native)
         self._native.save(directory)
 

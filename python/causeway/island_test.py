@@ -365,9 +365,12 @@ class OneIslandTest(OneIslandTestCase):
     def wait_in_vain(self, island):
         """Checks calls after one that has raised Timeout."""
         before = self.values()
-        for call, error in ((island.wait, causeway.Timeout),
-                            (self.step, causeway.InvalidArgument)):
-            with self.assertRaises(error):
+        with self.assertRaises(causeway.Timeout):
+            island.wait()
+        for call in (self.step, island.state_dict,
+                     lambda: island.attach(self.model, self.optimizer)):
+            with self.assertRaisesRegex(causeway.InvalidArgument,
+                                        r"call island.wait\(\)"):
                 call()
         self.assert_values(before)
 
