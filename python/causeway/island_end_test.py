@@ -5,6 +5,7 @@
 import logging
 import multiprocessing
 import os
+import signal
 import unittest
 from multiprocessing import connection
 from unittest import mock
@@ -13,8 +14,20 @@ import torch
 
 import causeway
 from causeway.leaving import LeaveOnSigterm
+from causeway.testing.least_squares import LeastSquares
 from causeway.testing.one_island import OneIslandTestCase
 from causeway.testing.processes import TERMINATE
+
+
+class Asked:
+    is_asked = False
+
+    def __init__(self, writer):
+        self._writer = writer
+
+    def ask(self):
+        os.write(self._writer, b"1")
+        self.is_asked = True
 
 
 class IslandEndTest(OneIslandTestCase):
@@ -74,16 +87,31 @@ class IslandEndTest(OneIslandTestCase):
         if child == 0:
             try:
                 with mock.patch("causeway.leaving._ONE_SIGNAL_SECONDS", 0):
-                    asked = []
-                    LeaveOnSigterm(lambda: asked.append(os.write(writer, b"1")))
+                    asked = Asked(writer)
+                    LeaveOnSigterm(asked.ask)
                     os.kill(os.getpid(), TERMINATE)
-                    while not asked:
+                    while not asked.is_asked:
                         pass
                     os.kill(os.getpid(), TERMINATE)
             finally:
                 os._exit(0)
         self.assertEqual(os.waitpid(child, 0)[1], TERMINATE)
         self.assertEqual(os.read(reader, 2), b"1")
+
+    def test_an_island_that_is_lost_with_its_loop_frees_its_name(self):
+        self.begin()
+
+        def lose():
+            model = LeastSquares()
+            self.join().attach(
+                model, torch.optim.SGD(model.parameters(), lr=0.4))
+            raise FileNotFoundError
+
+        with self.assertRaises(FileNotFoundError):
+            lose()
+        with self.join():
+            os.kill(os.getpid(), TERMINATE)
+        self.assertIs(signal.getsignal(TERMINATE), signal.SIG_DFL)
 
     def test_a_loop_that_ends_before_the_run_is_warned(self):
         with self.assertLogs("causeway", "WARNING") as logs:

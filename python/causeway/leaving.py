@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 import time
+import weakref
 from typing import Any, Callable, Optional
 
 # A scheduler signals all processes, and the launcher among them passes the
@@ -15,17 +16,18 @@ _ONE_SIGNAL_SECONDS = 30
 
 
 class LeaveOnSigterm:
-    """Calls a function at the first SIGTERM; another one ends the process,
-    unless it comes within 30 seconds.
+    """Calls a method at the first SIGTERM; another one ends the process, unless
+    it comes within 30 seconds.
 
-    Does nothing if SIGTERM has another handler, or outside the main thread. A
-    child that was forked ends at its first SIGTERM, as if there were no
-    handler. From the first SIGTERM until `remove`, the end of a child raises no
-    exception.
+    Does nothing if SIGTERM has another handler, or outside the main thread. The
+    handler does not keep the method's object, and goes with it. A child that
+    was forked ends at its first SIGTERM, as if there were no handler. From the
+    first SIGTERM until `remove`, the end of a child raises no exception.
     """
 
     def __init__(self, request_leave: Callable[[], None]):
-        self._request_leave = request_leave
+        self._request_leave = weakref.WeakMethod(request_leave,
+                                                 lambda _: self.remove())
         self._process = os.getpid()
         self._first: Optional[float] = None
         self._child_handler: Any = None
@@ -36,8 +38,8 @@ class LeaveOnSigterm:
             signal.signal(signal.SIGTERM, self._handle)
 
     def _handle(self, number: int, _: Any) -> None:
-        now = time.monotonic()
-        if os.getpid() != self._process or (
+        now, request_leave = time.monotonic(), self._request_leave()
+        if os.getpid() != self._process or request_leave is None or (
                 self._first is not None
                 and now >= self._first + _ONE_SIGNAL_SECONDS):
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -47,7 +49,7 @@ class LeaveOnSigterm:
             # Schedulers signal a DataLoader's processes, too. PyTorch's handler
             # would raise their end in the step that is still to be made.
             self._child_handler = signal.signal(signal.SIGCHLD, lambda *_: None)
-            self._request_leave()
+            request_leave()
 
     def remove(self) -> None:
         if (self._installed and os.getpid() == self._process

@@ -3,6 +3,7 @@
 """An island of causeway.h for Python: exceptions, and waits that end."""
 
 import ctypes
+import gc
 import json
 import logging
 import math
@@ -81,11 +82,13 @@ class NativeIsland:
 
         def open_rank(leader: Any) -> Any:
             # The coordinator would only know that a process is alive.
-            if ranks.rank == 0 and any(
-                    other._name == self._name and not other.stopped
-                    for other in self._all):
-                raise NameTaken("this process already is the island of this "
-                                "name: close() ends that one")
+            if ranks.rank == 0 and self._is_taken():
+                # A function that raised may have left an island and its
+                # optimizer, which refer to each other, to be collected.
+                gc.collect()
+                if self._is_taken():
+                    raise NameTaken("this process already is the island of "
+                                    "this name: close() ends that one")
             opened = ctypes.c_void_p()
             if ranks.size > 1:
                 options["leader"], options["rank_secret"] = leader or (
@@ -106,6 +109,10 @@ class NativeIsland:
             (self._library.causeway_leader(opened).decode(),
              options["rank_secret"]) if ranks.size > 1 else None)
         return handle
+
+    def _is_taken(self) -> bool:
+        return any(other._name == self._name and not other.stopped
+                   for other in self._all)
 
     def close(self) -> None:
         self.ended = self.stopped = True
