@@ -349,8 +349,8 @@ class Island:
             return
         _log.warning("step %s has %s tokens over all ranks, and the run counts "
                      "at most %s (batch_size times sequence_length); report() "
-                     "takes those of its own rank", step, tokens,
-                     self._most_tokens)
+                     "takes those of its own rank, once for each step", step,
+                     tokens, self._most_tokens)
         self._last_excess = math.inf
 
     def _explain(self, step: int, loss: float) -> None:
