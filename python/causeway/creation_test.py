@@ -114,6 +114,11 @@ class CreateRunTest(ProcessTestCase):
                           self.validate(model, exclude=exclude, fragments=2))
         with self.assertRaisesRegex(InvalidArgument, "exclude \"hat\" match"):
             self.create_run(model, exclude=["mask", "hat"])
+        model.head.double()
+        for requires, only in ((False, True), (True, True), (True, False)):
+            model.head.weight.requires_grad_(requires)
+            self.assertIn("56", self.validate(model, exclude=["head.*"],
+                                              fragments=2, trainable_only=only))
 
     def test_bf16_models_may_begin_as_fp32(self):
         model = LeastSquares().to(torch.bfloat16)
