@@ -177,7 +177,8 @@ class Acco:
         Raises:
             NonFiniteError: On all ranks. The parameters and the optimizer are
                 as before the step; training may continue.
-            RuntimeError: A rank is lost or late, or parameters were replaced.
+            RuntimeError: A rank is lost or late, or parameters were replaced or
+                added.
             Exception: What micro_batch raises. After this or a RuntimeError the
                 object is unusable.
         """
@@ -188,6 +189,7 @@ class Acco:
         self._lost = True
         self._communication = self._exposed = 0.0
         self._flat.check_unchanged()
+        self._optimizer.check_unchanged()
         self._flat.clear_gradients()
         try:
             if self._mode == "ddp":

@@ -512,6 +512,8 @@ class ArgumentsTest(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, r"devices \(cpu, meta\)"):
             self.make([model[0].weight,
                        nn.Parameter(torch.empty(2, device="meta"))])
+        with self.assertRaisesRegex(ValueError, "LBFGS does not treat each"):
+            self.make(model, optimizer_class=torch.optim.LBFGS)
 
     def test_replaced_parameters_are_an_error(self) -> None:
         for replace in (lambda model: model.bfloat16(),
@@ -523,6 +525,12 @@ class ArgumentsTest(unittest.TestCase):
             replace(model)
             with self.assertRaisesRegex(RuntimeError, "are others than when"):
                 acco.step(Batches(model, 0))
+        model = make_model("plain")
+        acco = self.make(model)
+        acco.optimizer.add_param_group(
+            {"params": [nn.Parameter(torch.ones(3))]})
+        with self.assertRaisesRegex(RuntimeError, "has other parameters"):
+            acco.step(Batches(model, 0))
 
     def test_an_optimizer_that_replaces_tensors_is_an_error(self) -> None:
         model = make_model("plain")

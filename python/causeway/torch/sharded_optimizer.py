@@ -19,6 +19,9 @@ from causeway.torch.flat_parameters import FlatParameters
 
 OptimizerClass = Callable[..., torch.optim.Optimizer]
 
+# These look at shapes, at sparse gradients, or at several gradients in a step.
+_REFUSED = ("Adafactor", "LBFGS", "SparseAdam")
+
 
 class NonFiniteError(FloatingPointError):
     """The loss or the gradient of all ranks together is not finite."""
@@ -83,6 +86,18 @@ class ShardedOptimizer:
             self._members.append((parameter, slice(begin, end)))
             groups.append({**options, "params": [parameter]})
         self.inner = optimizer_class(groups, **arguments)
+        if type(self.inner).__name__ in _REFUSED:
+            raise ValueError(
+                f"Acco: {type(self.inner).__name__} does not treat each value "
+                "of a dense gradient alone, as AdamW and SGD do")
+
+    def check_unchanged(self) -> None:
+        """Raises RuntimeError if parameters were added to the optimizer."""
+        if (sum(len(group["params"]) for group in self.inner.param_groups)
+                != len(self._members)):
+            raise RuntimeError(
+                "Acco: the optimizer has other parameters than when Acco was "
+                "made; make a new one with all of them")
 
     def reduce(self, own: MicroBatches, gradients: Tensor) -> ReducedGradient:
         """Makes the gradient the mean over the samples of all ranks, clipped.
