@@ -255,6 +255,7 @@ TEST(CoordinatorAddressesTest, AnAnswerIsExplained) {
       {"this coordinator, of epoch 1, was replaced by one of epoch 2",
        "does not lead the run"},
       {"keepalive watchdog timeout", "its connection has fallen silent"},
+      {"Failed to create security handshaker", "this side cannot begin TLS"},
       {"the coordinator cannot write its commit log: disk is full",
        "the coordinator at b:7070 answers, but its disk fails"},
       {"the commit was not written: outcome unknown",

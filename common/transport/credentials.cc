@@ -148,6 +148,18 @@ absl::Status CheckCoordinator(
                    identity.run, "; expected: the coordinator of run ", run));
 }
 
+// Returns an authority that signs nothing, PEM.
+absl::StatusOr<std::string> MakeUnusedAuthority() {
+  ASSIGN_OR_RETURN(const PrivateKey key, MakeKey());
+  ASSIGN_OR_RETURN(const Certificate certificate,
+                   Certify({.subject = "unused",
+                            .serial = "\1",
+                            .valid_from = absl::UnixEpoch(),
+                            .valid_until = absl::UnixEpoch()},
+                           *key));
+  return CertificatePem(*certificate);
+}
+
 std::shared_ptr<grpc::experimental::CertificateProviderInterface> Watch(
     const std::string& key, const std::string& certificate,
     const std::string& authority) {
@@ -247,10 +259,16 @@ MakeChannelCredentials(const ClientTlsFiles& flags, absl::Time now) {
   return grpc::experimental::TlsCredentials(options);
 }
 
-std::shared_ptr<grpc::ChannelCredentials> CheckedCredentials(
+absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> CheckedCredentials(
     ServerCheck check) {
   grpc::experimental::TlsChannelCredentialsOptions options;
   options.set_verify_server_certs(false);
+  // Without one, gRPC loads the system's authorities, which a container lacks.
+  ASSIGN_OR_RETURN(const std::string authority, MakeUnusedAuthority());
+  options.set_certificate_provider(
+      std::make_shared<grpc::experimental::StaticDataCertificateProvider>(
+          authority));
+  options.watch_root_certs();
   SetCheck(std::move(check), options);
   return grpc::experimental::TlsCredentials(options);
 }

@@ -93,7 +93,8 @@ using ServerCheck = std::function<absl::Status(
 
 // Returns credentials that accept servers that pass `check`. It replaces gRPC's
 // checks, which need an authority.
-std::shared_ptr<grpc::ChannelCredentials> CheckedCredentials(ServerCheck check);
+absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> CheckedCredentials(
+    ServerCheck check);
 
 }  // namespace causeway
 

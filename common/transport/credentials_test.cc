@@ -2,8 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/transport/credentials.h"
 
+#include <cstdlib>
+#include <memory>
 #include <string>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
@@ -33,8 +37,14 @@ class CredentialsTest : public testing::Test {
   // the other.
   bool Connects(const ServerTlsFiles& server_files,
                 const ClientTlsFiles& client_files) {
+    return ConnectsWith(MakeChannelCredentials(client_files, now_),
+                        server_files);
+  }
+  bool ConnectsWith(
+      const absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>>&
+          client_credentials,
+      const ServerTlsFiles& server_files) {
     const auto server_credentials = MakeServerCredentials(server_files, now_);
-    const auto client_credentials = MakeChannelCredentials(client_files, now_);
     EXPECT_OK(server_credentials);
     EXPECT_OK(client_credentials);
     const LocalGrpcServer server(
@@ -238,6 +248,19 @@ TEST_F(CredentialsTest, AFolderTrustsTheCoordinatorOfItsRunOnly) {
   EXPECT_FALSE(connects("coordinator.other.causeway"));
   EXPECT_FALSE(connects("b.island.r.causeway"));
   EXPECT_FALSE(connects(kHost));
+}
+
+// A container's image has no authorities of its system.
+TEST_F(CredentialsTest, AServerIsCheckedWithoutTheSystemsAuthorities) {
+  setenv("GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
+         Write("junk.pem", "no certificate\n").c_str(), 1);
+  for (const absl::Status& verdict :
+       {absl::OkStatus(), absl::UnauthenticatedError("an impostor")}) {
+    EXPECT_EQ(
+        ConnectsWith(CheckedCredentials([=](const auto&) { return verdict; }),
+                     server_files_),
+        verdict.ok());
+  }
 }
 
 TEST_F(CredentialsTest, ABundleMayHoldAnAuthorityThatHasExpired) {

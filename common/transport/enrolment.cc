@@ -72,7 +72,7 @@ absl::StatusOr<std::string> CheckChain(absl::string_view pem,
       "for: its authority has another key");
 }
 
-std::shared_ptr<grpc::ChannelCredentials> PinCredentials(
+absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> PinCredentials(
     const std::string& pin, absl::Time now, std::shared_ptr<Finding> finding) {
   return CheckedCredentials([=](const auto& shown) {
     const grpc::string_ref chain = shown.peer_cert_full_chain();
@@ -147,8 +147,9 @@ absl::Status Enrol(const std::string& addresses, absl::string_view join_token,
   RETURN_IF_ERROR(key.status());
 
   const auto finding = std::make_shared<Finding>();
-  const auto channel = CoordinatorTarget(addresses).Connect(
-      PinCredentials(token.pin, now, finding));
+  ASSIGN_OR_RETURN(const auto credentials,
+                   PinCredentials(token.pin, now, finding));
+  const auto channel = CoordinatorTarget(addresses).Connect(credentials);
   v1::EnrolRequest request;
   request.set_token_id(token.id);
   request.set_secret(token.secret);

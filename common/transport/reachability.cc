@@ -76,12 +76,13 @@ std::string ShownCertificate(const std::vector<std::string>& addresses) {
     std::string pem ABSL_GUARDED_BY(mu);
   };
   const auto shown = std::make_shared<Shown>();
-  Connects(addresses, CheckedCredentials([shown](const auto& request) {
-             absl::MutexLock lock(&shown->mu);
-             shown->pem = std::string(request.peer_cert().data(),
-                                      request.peer_cert().size());
-             return absl::OkStatus();
-           }));
+  const auto credentials = CheckedCredentials([shown](const auto& request) {
+    absl::MutexLock lock(&shown->mu);
+    shown->pem =
+        std::string(request.peer_cert().data(), request.peer_cert().size());
+    return absl::OkStatus();
+  });
+  if (credentials.ok()) Connects(addresses, *credentials);
   absl::MutexLock lock(&shown->mu);
   return shown->pem;
 }
@@ -117,6 +118,12 @@ Cause FindCause(const std::vector<std::string>& addresses, bool tls,
     return {
         "nothing listens there; start the coordinator, or check host and "
         "port"};
+  }
+  if (says("security handshaker")) {
+    return {
+        "this side cannot begin TLS; its files of tls, tls_ca or tls_cert may "
+        "have become unusable: with GRPC_VERBOSITY=ERROR in the environment, "
+        "the log says more"};
   }
   if (says("certificate verify failed")) {
     const std::string wrong_time = WrongTime(addresses);
