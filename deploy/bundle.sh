@@ -32,7 +32,9 @@ GCC 11 or newer:
                         LD_LIBRARY_PATH=causeway/lib/gcc, and glibc 2.36
   causeway/licenses     what the libraries' packages say about copyright
   causeway/docs
-  causeway/tests, causeway/deploy       tests/gpu/run.sh is for machines with GPUs
+  causeway/deploy       what the documentation names: a first run's configuration,
+                        alerts, a dashboard, a job for Slurm
+  causeway/tests        tests/gpu/run.sh is for machines with GPUs
   causeway/python       with --tests: the package for PyTorch, for tests of it
 
 With nvcc, the worker is built for GPUs, too. NVIDIA's driver, cuBLAS and, for
@@ -103,7 +105,7 @@ stage="$(mktemp -d)"
 readonly stage
 trap 'rm -rf "${stage}"' EXIT
 readonly top="${stage}/causeway"
-mkdir -p "${top}/bin" "${top}/lib" "${top}/tests/gpu" "${top}/docs"
+mkdir -p "${top}/bin" "${top}/lib" "${top}/tests/gpu"
 
 readonly libraries="${top}/lib"
 
@@ -127,10 +129,14 @@ if ((${#test_labels[@]} > 0)); then
 fi
 install -m 755 tests/gpu/{run,training,streaming}.sh "${top}/tests/gpu"
 install -m 644 tests/gpu/{island_runs.sh,pytorch.py} "${top}/tests/gpu"
-install -D -m 644 -t "${top}/deploy" deploy/read_options.sh
+# Files that the documentation names keep their paths.
+for file in deploy/{read_options.sh,quickstart.textproto,slurm/island.sbatch} \
+  deploy/prometheus/{prometheus,causeway.rules}.yml deploy/grafana/*.json \
+  docs/*.md docs/images/*; do
+  install -D -m 644 "${file}" "${top}/${file}"
+done
 install -D -m 644 -t "${top}/tests/reference" \
   tests/reference/llama_golden.safetensors
-install -m 644 docs/*.md "${top}/docs"
 install -m 644 LICENSE README.md "${top}"
 add_licenses "${top}/licenses" "${added[@]}"
 
