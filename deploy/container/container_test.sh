@@ -2,8 +2,8 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# Builds the image twice, and runs a coordinator and an island from it, without
-# privileges, on a read-only root.
+# Builds the image twice, and runs a coordinator and an island from it, which
+# enrols with a token, without privileges, on a read-only root.
 
 set -euo pipefail
 
@@ -83,10 +83,14 @@ training { total_steps: 1000000 batch_size: 1 learning_rate: 1e-3 }
 synchronization { inner_steps_per_round: 20 }
 RUN
 run coordinator state causeway-coordinator --config run.textproto \
-  --state_dir run --listen 127.0.0.1:0 --port_file port
+  --state_dir run --listen 127.0.0.1:0 --port_file port --tls auto
 eventually logged coordinator 'waiting for islands'
-run island island causeway-worker --coordinator \
-  "127.0.0.1:$(<"${work}/state/port")" --island east --data /data/GPL-3 \
+address="127.0.0.1:$(<"${work}/state/port")"
+# The image has no authorities of a system, which gRPC asks for by default.
+token="$(podman exec coordinator causeway token create --island east \
+  --coordinator "${address}" --tls run/tls/operator)"
+run island island causeway-worker --coordinator "${address}" --tls tls \
+  --join "${token}" --data /data/GPL-3 \
   --checkpoint_dir checkpoint --threads 1 --interrupted_exit_code 75
 eventually logged coordinator 'fragment 0 is at version 2'
 if podman exec island /bin/sh -c true 2>/dev/null; then fail "a shell"; fi
