@@ -177,8 +177,8 @@ constexpr Metric<TokenLedger> kLedger[] = {
 
 constexpr Metric<IslandStatus> kIsland[] = {
     {"missed",
-     "1 if the island was lost or diverged, until it rejoins or an operator "
-     "evicts it.",
+     "1 if the island was lost, failed or diverged, until it rejoins or an "
+     "operator evicts it.",
      [](const IslandStatus& i) {
        return IsMissed(i.state(), i.reason()) ? 1. : 0.;
      }},

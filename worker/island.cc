@@ -505,12 +505,14 @@ void Island::Leave(const absl::Status& status) {
   // An island that never joined has nothing to leave.
   if (request.identity().run_id().empty()) return;
   *request.mutable_progress() = progress_.Report();
-  // Tell the coordinator that the replica has diverged.
+  request.set_reason(status.ok() ? "finished" : std::string(status.message()));
   if (absl::IsOutOfRange(status) && !SaysVersionIsLost(status)) {
+    // Tell the coordinator that the replica has diverged.
     request.mutable_progress()->set_loss(
         std::numeric_limits<double>::quiet_NaN());
+  } else if (!status.ok() && !absl::IsCancelled(status)) {
+    request.mutable_reason()->insert(0, "failed: ");
   }
-  request.set_reason(status.ok() ? "finished" : std::string(status.message()));
   // A supervisor knows more than the other ranks.
   std::optional<v1::RankTrouble> trouble = TakeVerdict();
   if (!trouble.has_value()) trouble = RankTroubleOf(status);

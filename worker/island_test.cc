@@ -466,7 +466,8 @@ TEST_F(FalseCoordinatorTest, TellsWhichRankIsToBlame) {
                   &rendezvous, [] {});
   EXPECT_EQ(Run([&](uint64_t) { return dead; }), dead);
   EXPECT_EQ(coordinator_.left.identity().incarnation(), 3);
-  EXPECT_EQ(coordinator_.left.reason(), dead.message());
+  EXPECT_EQ(coordinator_.left.reason(),
+            absl::StrCat("failed: ", dead.message()));
   EXPECT_EQ(coordinator_.left.rank_trouble().kind(),
             v1::RankTrouble::DEAD_RANK);
   EXPECT_EQ(coordinator_.left.rank_trouble().rank(), 1);

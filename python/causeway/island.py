@@ -584,6 +584,8 @@ class Island:
                     isinstance(error, KeyboardInterrupt) or (
                         (self._ranks.size == 1 or self._is_signalled)
                         and not isinstance(error, Error)))):
+                if isinstance(error, Exception) and not self._is_signalled:
+                    reason = f"failed: {reason}"  # Then it is missed.
                 self.leave(reason)
             else:
                 # The coordinator and the other ranks hear why.

@@ -32,26 +32,27 @@ class Asked:
 
 class IslandEndTest(OneIslandTestCase):
 
-    def assert_left(self, reason):
+    def assert_left(self, reason, kind="island_left"):
         events = self.tool("events", "--coordinator", self.address)
-        self.assertRegex(events, f"island_left .*east.*{reason}")
+        self.assertRegex(events, f"{kind} .*east.*{reason}")
 
     def test_the_operator_sees_what_has_ended_a_loop(self):
         self.begin()
-        for error, reason in ((ValueError("no such file"),
-                               "ValueError: no such file"),
-                              (KeyboardInterrupt(), "KeyboardInterrupt")):
+        for error, reason, kind in (
+            (ValueError("no such file"), "failed: ValueError: no such file",
+             "island_failed"),
+            (KeyboardInterrupt(), "KeyboardInterrupt", "island_left")):
             with self.assertRaises(type(error)):
                 with self.join() as island:
                     island.attach(self.model, self.optimizer)
                     self.step()
                     with island.merged_weights():
                         raise error
-            self.assert_left(reason)
+            self.assert_left(reason, kind)
         with self.assertRaises(FileNotFoundError):
             with self.join():
                 raise FileNotFoundError("no corpus")
-        self.assert_left("FileNotFoundError: no corpus")
+        self.assert_left("FileNotFoundError: no corpus", "island_failed")
         for leave in ("leave", "request_leave"):
             with self.join() as island:
                 island.attach(self.model, self.optimizer)

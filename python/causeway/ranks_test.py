@@ -88,7 +88,7 @@ class RanksTest(ProcessTestCase):
 
     def assert_has_left(self, reason):
         events = self.tool("events", "--coordinator", self.address)
-        self.assertRegex(events, f"island_left .*east.*{reason}")
+        self.assertRegex(events, f"island_failed .*east.*{reason}")
 
     def test_a_rank_that_exits_before_it_attaches_is_named(self):
         ranks, _ = self.fails("exit", 0)

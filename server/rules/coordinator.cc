@@ -390,11 +390,19 @@ void Coordinator::EndMember(Member& member, v1::IslandStatus::State state,
   effects.accounts.push_back(
       ledger_.Record({member.island_id, member.incarnation}));
   const bool left = state == v1::IslandStatus::LEFT;
+  // The reason of one that failed says so.
+  const bool failed = HasFailed(state, reason);
   effects.events.push_back(
-      {left ? "island_left" : "island_evicted", member.island_id,
+      {failed ? "island_failed"
+       : left ? "island_left"
+              : "island_evicted",
+       member.island_id,
        absl::StrCat("island ", member.island_id, " (incarnation ",
                     member.incarnation, ") ",
-                    left ? "left: " : "was evicted: ", reason)});
+                    failed ? ""
+                    : left ? "left: "
+                           : "was evicted: ",
+                    reason)});
   effects.view_changed = true;
   for (uint32_t fragment = 0; fragment < rounds_.size(); ++fragment) {
     const ContributionKey key{.fragment = fragment,

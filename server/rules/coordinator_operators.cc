@@ -83,14 +83,14 @@ absl::Status Coordinator::Evict(const std::string& island_id,
                                 absl::string_view reason, absl::Time now,
                                 Effects& effects) {
   Member* member = membership_.FindMissed(island_id);
-  v1::IslandStatus::State state = v1::IslandStatus::EVICTED;
-  if (member != nullptr) {
-    state = member->state;
-  } else {
+  if (member == nullptr) {
     ASSIGN_OR_RETURN(member, FindToEnd(membership_, island_id));
   }
-  EndMember(*member, state, absl::StrCat(kByOperator, Because(reason)), now,
-            effects);
+  EndMember(*member,
+            member->state == v1::IslandStatus::DIVERGED
+                ? v1::IslandStatus::DIVERGED
+                : v1::IslandStatus::EVICTED,
+            absl::StrCat(kByOperator, Because(reason)), now, effects);
   return absl::OkStatus();
 }
 

@@ -159,6 +159,19 @@ TEST(CoordinatorEvict, FencesOffTheIncarnation) {
   EXPECT_EQ(run.Join("a").incarnation(), 2);
 }
 
+TEST(CoordinatorEvict, AnIslandThatFailedIsMissedToo) {
+  CoordinatorDriver run({});
+  v1::LeaveRequest leave;
+  *leave.mutable_identity() = run.Join("a");
+  leave.set_reason("failed: no memory");
+  ASSERT_OK(run.core().Leave(leave, run.now(), run.effects()));
+  EXPECT_EQ(run.CountEvents("island_failed"), 1);
+  const Member& member = run.core().membership().members().at("a");
+  EXPECT_TRUE(IsMissed(member.state, member.reason)) << member.reason;
+  ASSERT_OK(run.core().Evict("a", "sold", run.now(), run.effects()));
+  EXPECT_FALSE(IsMissed(member.state, member.reason));
+}
+
 // An island that disappears is missed until it comes back or an operator says
 // that it will not.
 TEST(CoordinatorEvict, AnEvictedIslandIsNoLongerMissed) {

@@ -44,6 +44,7 @@ constexpr KindSeverity kSeverities[] = {
     {"island_draining", v1::NOTICE},
     {"island_evicted", v1::WARNING},
     {"island_even", v1::NOTICE},
+    {"island_failed", v1::WARNING},
     {"island_joined", v1::NOTICE},
     {"island_left", v1::NOTICE},
     {"island_slow", v1::WARNING},

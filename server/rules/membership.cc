@@ -119,9 +119,13 @@ double JoinsLeft(const Member& member, absl::Time now) {
 
 }  // namespace
 
+bool HasFailed(v1::IslandStatus::State state, absl::string_view reason) {
+  return state == v1::IslandStatus::LEFT && absl::StartsWith(reason, kFailed);
+}
+
 bool IsMissed(v1::IslandStatus::State state, absl::string_view reason) {
   return (state == v1::IslandStatus::EVICTED ||
-          state == v1::IslandStatus::DIVERGED) &&
+          state == v1::IslandStatus::DIVERGED || HasFailed(state, reason)) &&
          !absl::StartsWith(reason, kByOperator);
 }
 

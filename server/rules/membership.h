@@ -45,6 +45,10 @@ namespace causeway {
 // Begins the reason of an eviction that an operator asked for.
 inline constexpr char kByOperator[] = "by an operator";
 
+// Begins the reason of an island that an error has ended. It comes from the
+// island (LeaveRequest.reason).
+inline constexpr char kFailed[] = "failed: ";
+
 struct Member {
   static constexpr uint64_t kNotExpected = UINT64_MAX;
 
@@ -102,8 +106,11 @@ struct Member {
   uint64_t tokens_merged = 0;
 };
 
-// Returns whether an island is missed: its lease ended or it diverged, it has
-// not come back, and no operator has evicted it.
+// Returns whether an island that left was ended by an error.
+bool HasFailed(v1::IslandStatus::State state, absl::string_view reason);
+
+// Returns whether an island is missed: its lease ended, it failed or it
+// diverged, it has not come back, and no operator has evicted it.
 bool IsMissed(v1::IslandStatus::State state, absl::string_view reason);
 
 class Membership {

@@ -162,7 +162,8 @@ TEST_F(SupervisorTest, AnIslandThatNeedsARankWithWrongNumbersEnds) {
           absl::StrCat("--checkpoint_dir=", Path("saved")),
           absl::StrCat("--recent_checkpoint_dir=", Path("memory"))});
   EXPECT_EQ(supervisor->Wait(), 3) << supervisor->Output();
-  EXPECT_THAT(Events(), HasSubstr("left: step 10: in an audit some ranks had"));
+  EXPECT_THAT(Events(),
+              HasSubstr("failed: step 10: in an audit some ranks had"));
   // The ranks' results are not saved, not even in the copy of a lost host.
   for (const char* const file :
        {"saved/island.safetensors", "memory/island.safetensors",
