@@ -158,5 +158,16 @@ TEST_F(CommitLogDiskTest, AFullDiskFailsTheCommitAndNothingElse) {
   EXPECT_EQ(NewestVersion(*Open()), 1);
 }
 
+// After a clean stop, SQLite first has to make its index.
+TEST_F(CommitLogDiskTest, AFullDiskIsNoDamageAtTheStart) {
+  OpenWithRun();
+  const std::string path = directory_ + "/run.sqlite3";
+  disk_.write_error = ENOSPC;
+  EXPECT_THAT(CommitLog::Open(path), IsResourceExhausted("No space left"));
+  EXPECT_THAT(CommitLog::OpenReadOnly(path),
+              IsResourceExhausted("No space left"));
+  EXPECT_OK(CommitLog::OpenUnused(path));
+}
+
 }  // namespace
 }  // namespace causeway

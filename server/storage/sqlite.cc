@@ -4,6 +4,7 @@
 
 #include <sys/stat.h>
 
+#include <cerrno>
 #include <cstddef>
 #include <utility>
 
@@ -53,6 +54,21 @@ absl::Status LastError(sqlite3* database, absl::string_view path) {
                                    " (SQLite result ", result, ")"));
 }
 
+// As LastError, for a call that does not commit, and so has lost nothing if the
+// disk has no room for a file beside the database. A commit that fails for this
+// reason may have written all of the transaction to the log.
+absl::Status LastErrorOfStatement(sqlite3* database, absl::string_view path) {
+  const int result = sqlite3_extended_errcode(database);
+  const int error = sqlite3_system_errno(database);
+  if (result == SQLITE_IOERR_SHMSIZE ||
+      ((result & 0xff) == SQLITE_CANTOPEN &&
+       (error == ENOSPC || error == EDQUOT))) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        path, ": No space left on device (SQLite result ", result, ")"));
+  }
+  return LastError(database, path);
+}
+
 bool HasLog(const std::string& path) {
   struct stat log;
   return stat(absl::StrCat(path, "-wal").c_str(), &log) == 0 && log.st_size > 0;
@@ -85,7 +101,7 @@ absl::StatusOr<bool> SqliteStatement::Step() {
     case SQLITE_DONE:
       return false;
     default:
-      return LastError(sqlite3_db_handle(statement_.get()), path_);
+      return LastErrorOfStatement(sqlite3_db_handle(statement_.get()), path_);
   }
 }
 
@@ -201,7 +217,7 @@ absl::StatusOr<SqliteStatement> SqliteDatabase::PrepareUnbound(
   if (sqlite3_prepare_v3(
           database_.get(), sql.data(), static_cast<int>(sql.size()),
           SQLITE_PREPARE_PERSISTENT, &statement, nullptr) != SQLITE_OK) {
-    return LastError(database_.get(), path_);
+    return LastErrorOfStatement(database_.get(), path_);
   }
   return SqliteStatement(statement, idle_, path_);
 }

@@ -12,10 +12,10 @@
 //       },
 //                         "SELECT text FROM events WHERE id > ?", after));
 //
-// Error codes, from SQLite's result codes: FULL RESOURCE_EXHAUSTED; BUSY,
-// LOCKED UNAVAILABLE; IOERR, CORRUPT, NOTADB DATA_LOSS; CANTOPEN NOT_FOUND;
-// READONLY, PERM, AUTH PERMISSION_DENIED; CONSTRAINT ALREADY_EXISTS; everything
-// else INTERNAL.
+// Error codes, from SQLite's result codes: FULL, and no room for a file beside
+// the database, RESOURCE_EXHAUSTED; BUSY, LOCKED UNAVAILABLE; IOERR, CORRUPT,
+// NOTADB DATA_LOSS; CANTOPEN NOT_FOUND; READONLY, PERM, AUTH PERMISSION_DENIED;
+// CONSTRAINT ALREADY_EXISTS; everything else INTERNAL.
 #ifndef SERVER_STORAGE_SQLITE_H_
 #define SERVER_STORAGE_SQLITE_H_
 
@@ -106,7 +106,7 @@ class SqliteDatabase {
     kReadWriteCreate,
     kReadOnly,
     // Reads a database that no process has open, in a directory that this
-    // process may not write to: takes no locks and makes no files.
+    // process cannot write to: takes no locks and makes no files.
     kReadOnlyUnused,
   };
 

@@ -297,10 +297,12 @@ absl::StatusOr<std::unique_ptr<StateDirectory>> StateDirectory::OpenReadOnly(
   absl::StatusOr<std::unique_ptr<CommitLog>> log =
       CommitLog::OpenReadOnly(LogPath(path));
   // Reading a write-ahead log takes an index beside it, which this process may
-  // not make.
-  if ((absl::IsNotFound(log.status()) ||
-       absl::IsPermissionDenied(log.status())) &&
-      access(path.c_str(), W_OK) != 0 && !IsInUse(path)) {
+  // not make, or for which a full disk has no room.
+  const bool may_not_write = (absl::IsNotFound(log.status()) ||
+                              absl::IsPermissionDenied(log.status())) &&
+                             access(path.c_str(), W_OK) != 0;
+  if ((may_not_write || absl::IsResourceExhausted(log.status())) &&
+      !IsInUse(path)) {
     log = CommitLog::OpenUnused(LogPath(path));
   }
   RETURN_IF_ERROR(log.status());
