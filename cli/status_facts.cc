@@ -3,6 +3,7 @@
 #include "cli/status_facts.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -103,6 +104,11 @@ std::string TrafficFact(const v1::RunStatus& run) {
 
 std::string OrDash(bool known, std::string text) {
   return known ? std::move(text) : "-";
+}
+
+std::string StepText(const v1::IslandStatus& island) {
+  const uint64_t step = island.progress().run_step();
+  return OrDash(step > 0 || !island.is_unheard(), absl::StrCat(step));
 }
 
 std::string Loss(double loss) {

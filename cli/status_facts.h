@@ -43,6 +43,9 @@ std::string TrafficFact(const v1::RunStatus& run);
 // Returns `text` if `known`, and otherwise "-".
 std::string OrDash(bool known, std::string text);
 
+// Returns the island's step; "-" if it is not known.
+std::string StepText(const v1::IslandStatus& island);
+
 // Returns "1.2345", or "-" for 0, which means no loss.
 std::string Loss(double loss);
 

@@ -173,26 +173,25 @@ void PrintStatus(const StatusSnapshot& snapshot, absl::Time now,
 }
 
 void PrintIslands(const StatusSnapshot& snapshot, std::ostream& out) {
-  // A follower knows what is committed, but not what islands report.
-  const bool hears = !snapshot.run.is_copy();
   Table table({"ISLAND", ">INC", "STATE", ">STEP", ">LOSS", ">TOKENS/S",
                ">MERGED", ">UP", ">DOWN", ">TAU", ">LATE", ">WAITED", ">MEMORY",
                ">HEARD", "ACTIVITY"});
   for (const v1::IslandStatus& island : snapshot.islands.islands()) {
     const v1::IslandProgress& progress = island.progress();
     const bool live = island.state() == v1::IslandStatus::LIVE;
+    const bool is_heard = !island.is_unheard();
     table.AddRow(
         {island.island_id(), absl::StrCat(island.incarnation()),
-         StateText(island), absl::StrCat(progress.run_step()),
-         Loss(progress.loss()), TrainingRate(island),
-         HumanCount(island.tokens_merged()),
-         OrDash(hears, HumanBytes(progress.bytes_up())),
-         OrDash(hears, HumanBytes(progress.bytes_down())),
-         OrDash(hears, absl::StrCat(progress.overlap_steps())),
+         StateText(island), StepText(island), Loss(progress.loss()),
+         TrainingRate(island), HumanCount(island.tokens_merged()),
+         OrDash(is_heard, HumanBytes(progress.bytes_up())),
+         OrDash(is_heard, HumanBytes(progress.bytes_down())),
+         OrDash(is_heard, absl::StrCat(progress.overlap_steps())),
          Lateness(progress),
-         OrDash(hears, HumanDuration(absl::Seconds(progress.wait_seconds()))),
-         OrDash(hears, HumanBytes(progress.memory_bytes())),
-         OrDash(hears && live,
+         OrDash(is_heard,
+                HumanDuration(absl::Seconds(progress.wait_seconds()))),
+         OrDash(is_heard, HumanBytes(progress.memory_bytes())),
+         OrDash(is_heard && live,
                 HumanDuration(absl::Seconds(island.heartbeat_age_seconds()))),
          live ? progress.activity() : island.reason()});
   }

@@ -214,6 +214,8 @@ TEST(StatusReportTest, ShowsFollowersAndTheirLeader) {
   snapshot.run.set_is_copy(true);
   snapshot.run.set_follows("a:7070");
   snapshot.run.set_copy_bytes_sent(2048);
+  v1::IslandStatus& north = *snapshot.islands.mutable_islands(0);
+  north.set_is_unheard(true);
   EXPECT_THAT(Printed(snapshot),
               testing::HasSubstr("\ntraffic     11.4 MiB received, "));
   EXPECT_THAT(
@@ -230,6 +232,9 @@ TEST(StatusReportTest, ShowsFollowersAndTheirLeader) {
                   "DOWN  TAU    LATE  WAITED  MEMORY  HEARD  ACTIVITY\n"
                   "north     1  live      240  2.3100     2.05k    615k   -  "
                   "   -    -  2 (+7)       -       -      -  training\n"));
+  north.clear_progress();
+  EXPECT_THAT(Printed(snapshot),
+              testing::HasSubstr("north     1  live        -     -"));
   *snapshot.run.mutable_alone_since() = ToTimestamp(kNow - absl::Seconds(12));
   EXPECT_THAT(Printed(snapshot),
               testing::HasSubstr("\ncoordinator follows no one since 12 s ago; "

@@ -281,6 +281,8 @@ void AddIsland(const IslandStatus& island, const std::string& run,
                     *IslandStatus::State_descriptor(), island.state(), labels);
   families.Add<IslandStatus>(kPrefix, kIsland, island, labels);
   families.Add<TokenLedger>(kPrefix, kLedger, island.ledger(), labels);
+  // Zeros would look like restarts of its counters.
+  if (island.is_unheard()) return;
   AddIslandProgress(kPrefix, island.progress(), labels, families);
 }
 

@@ -216,6 +216,16 @@ TEST(StatusMetricsTest, ShowsIslandsAndFragments) {
   }
 }
 
+TEST(StatusMetricsTest, AnUnheardIslandHasNoReport) {
+  v1::ListIslandsResponse islands;
+  v1::IslandStatus& island = *islands.add_islands();
+  island.set_state(v1::IslandStatus::LIVE);
+  island.set_is_unheard(true);
+  const std::string text = Text({}, islands, {});
+  EXPECT_EQ(CountSamples(text, "causeway_island_incarnation"), 1);
+  EXPECT_EQ(CountSamples(text, "causeway_island_tokens_total"), 0);
+}
+
 void AddIsland(const std::string& name, v1::IslandStatus::State state,
                absl::Duration joined_ago, absl::Duration heartbeat_age,
                v1::ListIslandsResponse& islands) {

@@ -127,9 +127,7 @@ const std::vector<Column>& IslandColumns() {
       {"STATE", 8, Table::kLeft,
        [](const Island& island) { return StateText(island); }},
       {"STEP", 7, Table::kRight,
-       [](const Island& island) {
-         return absl::StrCat(island.progress().run_step());
-       }},
+       [](const Island& island) { return StepText(island); }},
       {"LOSS", 6, Table::kRight,
        [](const Island& island) { return Loss(island.progress().loss()); }},
       {"TOKENS/S", 6, Table::kRight,
@@ -203,7 +201,7 @@ std::vector<ScreenLine> IslandTable(const StatusSnapshot& status, int rows,
     if (&column == &columns.front()) {
       return ShortName(column.text(island), format);
     }
-    return OrDash(!column.is_heard || !status.run.is_copy(),
+    return OrDash(!column.is_heard || !island.is_unheard(),
                   Printable(column.text(island)));
   };
   std::vector<int> widths;

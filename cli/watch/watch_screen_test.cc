@@ -134,11 +134,11 @@ TEST(WatchScreenTest, LongNamesLeaveRoomForTheRest) {
               HasSubstr(absl::StrCat(std::string(50, 'x'), "-site-1  live")));
 }
 
-TEST(WatchScreenTest, AFollowerDoesNotHearTheIslands) {
+TEST(WatchScreenTest, WhatAnIslandHasNotReportedIsUnknown) {
   WatchedRun run = TestRun(1);
   EXPECT_THAT(Drawn(run, {.columns = 200}),
               HasSubstr("0 s     0 B    0 s  training"));
-  run.status.run.set_is_copy(true);
+  run.status.islands.mutable_islands(0)->set_is_unheard(true);
   EXPECT_THAT(Drawn(run, {.columns = 200}),
               HasSubstr("-       -      -  training"));
 }

@@ -5,8 +5,7 @@
 
 const progress = (island) => island.progress || {};
 const isLive = (island) => island.state === "LIVE";
-// A follower's copy has the members, but not their heartbeats.
-const isHeard = (island) => isLive(island) && !state.run.is_copy;
+const isHeard = (island) => isLive(island) && !island.is_unheard;
 const stateOf = (island) =>
   (isLive(island) && island.draining ? "draining" : words(island.state));
 const rateOf = (link) => 8 * num((link || {}).bytes_per_second) / 1e6;
@@ -15,7 +14,7 @@ const moved = (value) => (num(value) ? bytes(value) : "–");
 const bits = (island) => num(progress(island).uplink_bits);
 const age = (island) => num(island.heartbeat_age_seconds);
 const lateness = (island) => {
-  if (state.run.is_copy) return "–";
+  if (island.is_unheard) return "–";
   const { late_updates: late, overrun_steps: steps } = progress(island);
   return num(late) + (num(steps) ? ` (+${num(steps)})` : "");
 };
@@ -39,7 +38,8 @@ const islandTable = new DataTable(byId("islands_table"), [
   { title: "Island", value: (i) => i.island_id || "" },
   { title: "State", value: (i) => (isLive(i) ? "0" : "1") + i.state,
     text: stateOf, pill: islandClass },
-  { title: "Step", n: true, value: (i) => num(progress(i).run_step) },
+  { title: "Step", n: true, value: (i) => num(progress(i).run_step),
+    text: (i) => String(num(progress(i).run_step) || (i.is_unheard ? "–" : 0)) },
   { title: "Loss", n: true, value: (i) => num(progress(i).loss),
     text: (i) => loss(progress(i).loss) },
   { title: "Tokens/s", n: true,

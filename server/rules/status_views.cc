@@ -153,6 +153,7 @@ v1::ListIslandsResponse DescribeIslands(Coordinator& coordinator,
     island.set_inner_steps_per_round(
         steps > 0 ? steps : coordinator.schedule().round_steps());
     island.set_data_differs(coordinator.DataDiffers(member));
+    island.set_is_unheard(!member.has_reported);
     if (member.uplink_bits.has_value()) {
       island.set_uplink_bits_in_time(member.uplink_bits->in_time());
     }

@@ -36,5 +36,18 @@ TEST(StatusViewsTest, AWaitSaysWhatTheUpdateLacks) {
   EXPECT_EQ(activity(), "waiting (for 0s; the update is on its way)");
 }
 
+TEST(StatusViewsTest, AnIslandIsUnheardUntilItReports) {
+  CoordinatorDriver run({});
+  const v1::IslandIdentity a = run.Join("a");
+  const auto is_unheard = [&] {
+    return DescribeIslands(run.core(), {}, 1 << 20, run.now())
+        .islands(0)
+        .is_unheard();
+  };
+  EXPECT_TRUE(is_unheard());
+  ASSERT_OK(run.Heartbeat(a));
+  EXPECT_FALSE(is_unheard());
+}
+
 }  // namespace
 }  // namespace causeway
