@@ -131,11 +131,11 @@ absl::StatusOr<std::unique_ptr<Follower>> OpenFollower(
 // Serves a follower, once it knows its run, until `is_over`, called every
 // kStepInterval, returns true. Returns false if a signal came. Sets
 // options.address to the port that it listens on. `awaited` says what a
-// follower without a leader waits for.
+// follower without a leader waits for. `election` may be null.
 absl::StatusOr<bool> ServeFollower(
     ServeOptions& options, Follower& follower,
     const std::function<absl::StatusOr<bool>()>& is_over,
-    const std::function<std::string()>& awaited) {
+    const std::function<std::string()>& awaited, const Election* election) {
   ASSIGN_OR_RETURN(auto credentials,
                    MakeServerCredentials(options.files, options.wall_clock()));
   CertificateExpiry certificate(options.files.tls_cert, options.wall_clock);
@@ -155,7 +155,7 @@ absl::StatusOr<bool> ServeFollower(
     if (is_signalled) break;
     ASSIGN_OR_RETURN(const bool over, is_over());
     if (over) break;
-    source.Observe(awaited);
+    source.Observe(awaited, election == nullptr ? "" : election->Problem());
     const Follower::View view = follower.view();
     RETURN_IF_ERROR(view.ended);
     if (server == nullptr && !view.run_id.empty()) {
@@ -317,7 +317,8 @@ absl::StatusOr<LeadEnd> FollowAndLead(ServeOptions& options,
                 "the one at ", leader,
                 " does not answer; if that one is lost, promote "
                 "a follower (causeway promote)");
-          }));
+          },
+          /*election=*/nullptr));
   if (!is_promoted) return LeadEnd::kStopped;
   renewer.reset();
   const Follower::View view = follower->view();
@@ -378,8 +379,9 @@ absl::Status RunElected(ServeOptions options, const v1::RunConfig& config,
         return candidate.Step();
       };
       ASSIGN_OR_RETURN(const bool is_elected,
-                       ServeFollower(options, *follower, step,
-                                     [&] { return candidate.Awaited(); }));
+                       ServeFollower(
+                           options, *follower, step,
+                           [&] { return candidate.Awaited(); }, &election));
       if (!is_elected) return absl::OkStatus();
       replaced = candidate.replaced();
       opened = follower->Release();

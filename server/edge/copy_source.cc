@@ -34,10 +34,13 @@ std::string Reason(const Follower::View& view,
 
 }  // namespace
 
-void CopySource::Observe(const std::function<std::string()>& awaited) {
+void CopySource::Observe(const std::function<std::string()>& awaited,
+                         const std::string& etcd_problem) {
   const Follower::View view = follower_->view();
   const absl::Time now = now_();
   absl::MutexLock lock(&alone_mu_);
+  if (etcd_problem != etcd_problem_) etcd_problem_since_ = now;
+  etcd_problem_ = etcd_problem;
   problem_.clear();
   alone_since_ =
       view.is_connected ? absl::InfiniteFuture() : std::min(alone_since_, now);
@@ -72,12 +75,15 @@ absl::StatusOr<v1::PageData> CopySource::Read() {
   if (alone_since_ < absl::InfiniteFuture()) {
     *run.mutable_alone_since() = ToTimestamp(alone_since_);
   }
-  // The leader of a finished run may have ended.
-  if (!problem_.empty() && run.state() != v1::FINISHED) {
+  // The leader of a finished run may have ended. The problem of a follower that
+  // is alone says what is wrong with etcd, too.
+  const bool is_alone = !problem_.empty();
+  if ((is_alone || !etcd_problem_.empty()) && run.state() != v1::FINISHED) {
     v1::Attention problem;
-    problem.set_severity(v1::CRITICAL);
-    problem.set_text(problem_);
-    *problem.mutable_since() = ToTimestamp(alone_since_);
+    problem.set_severity(is_alone ? v1::CRITICAL : v1::WARNING);
+    problem.set_text(is_alone ? problem_ : etcd_problem_);
+    *problem.mutable_since() =
+        ToTimestamp(is_alone ? alone_since_ : etcd_problem_since_);
     AddProblems({problem}, run);
   }
   return data;

@@ -32,8 +32,10 @@ class CopySource {
 
   // Notes whether the follower hears from a leader; if it has not for some
   // seconds, its status and log tell. `awaited` says what it waits for if the
-  // leader cannot be reached. Call it often.
-  void Observe(const std::function<std::string()>& awaited)
+  // leader cannot be reached. `etcd_problem` is empty if there is none. Call it
+  // often.
+  void Observe(const std::function<std::string()>& awaited,
+               const std::string& etcd_problem = "")
       ABSL_LOCKS_EXCLUDED(alone_mu_);
 
   // Returns the run, islands and fragments. Reads the copy again only when it
@@ -59,6 +61,8 @@ class CopySource {
   absl::Time alone_since_ ABSL_GUARDED_BY(alone_mu_) = absl::InfiniteFuture();
   // The problem that this has become; empty if it has not.
   std::string problem_ ABSL_GUARDED_BY(alone_mu_);
+  std::string etcd_problem_ ABSL_GUARDED_BY(alone_mu_);
+  absl::Time etcd_problem_since_ ABSL_GUARDED_BY(alone_mu_);
 };
 
 }  // namespace causeway

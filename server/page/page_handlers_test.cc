@@ -303,7 +303,16 @@ TEST_F(PageHandlersTest, AFollowerShowsItsCopy) {
   EXPECT_EQ(HttpGet(http_->port(), "/api/history").status, 200);
   http_.reset();
 
-  const auto observe = [&] { copy.Observe([] { return "it is lost"; }); };
+  std::string etcd_problem = "etcd is away";
+  const auto observe = [&] {
+    copy.Observe([] { return "it is lost"; }, etcd_problem);
+  };
+  observe();
+  const v1::RunStatus cut_off = copy.Read()->run();
+  ASSERT_EQ(cut_off.attention_size(), 1);
+  EXPECT_EQ(cut_off.attention(0).severity(), v1::WARNING);
+  EXPECT_EQ(cut_off.attention(0).text(), etcd_problem);
+  etcd_problem.clear();
   observe();
   follower->Pause();
   observe();
