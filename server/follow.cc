@@ -113,6 +113,7 @@ absl::StatusOr<std::unique_ptr<HttpServer>> ServeMetrics(
 
 absl::StatusOr<std::unique_ptr<Follower>> OpenFollower(
     const ServeOptions& options, bool is_candidate) {
+  RETURN_IF_ERROR(CheckAddresses(options));
   ASSIGN_OR_RETURN(
       auto credentials,
       MakeChannelCredentials(options.peer_files, options.wall_clock()));

@@ -286,6 +286,23 @@ void EndOffice(CoordinatorServer& server, Election* election) {
 
 }  // namespace
 
+absl::Status CheckAddresses(const ServeOptions& options) {
+  std::vector<ListeningSockets> sockets;
+  for (const auto& [flag, address] :
+       {std::pair("--listen", options.address),
+        std::pair("--metrics_listen", options.metrics_listen),
+        std::pair("--http_listen", options.http_listen)}) {
+    if (address.empty()) continue;
+    absl::StatusOr<ListeningSockets> opened = ListeningSockets::Open(address);
+    if (!opened.ok()) {
+      return absl::Status(opened.status().code(),
+                          absl::StrCat(flag, ": ", opened.status().message()));
+    }
+    sockets.push_back(*std::move(opened));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status WritePortFile(const ServeOptions& options, int port) {
   if (options.port_file.empty()) return absl::OkStatus();
   const std::string text = absl::StrCat(port, "\n");
@@ -318,9 +335,7 @@ absl::StatusOr<LeadEnd> Lead(const ServeOptions& options,
                              const std::string& replaced, Election* election,
                              OpenedRun opened) {
   const Clock& now = options.now;
-  // A start whose port is in use must leave no trace in the state. Listening
-  // itself begins only when calls can be answered.
-  RETURN_IF_ERROR(ListeningSockets::Open(options.address).status());
+  RETURN_IF_ERROR(CheckAddresses(options));
   std::shared_ptr<grpc::ServerCredentials> credentials;
   if (!options.has_own_authority) {
     // Check the files before the state is touched.

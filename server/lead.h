@@ -34,6 +34,11 @@ absl::StatusOr<LeadEnd> Lead(const ServeOptions& options,
                              const std::string& replaced, Election* election,
                              OpenedRun opened = {});
 
+// Checks that all addresses of the options can be listened on; an error names
+// the flag. A start whose port is in use must leave no trace in the state, and
+// listening itself begins only when calls can be answered.
+absl::Status CheckAddresses(const ServeOptions& options);
+
 // Writes the port to the file of the options, if there is one.
 absl::Status WritePortFile(const ServeOptions& options, int port);
 
