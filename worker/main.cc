@@ -11,18 +11,20 @@
 // usage; 3 --supervise has given up, or an audit has found wrong numbers, so
 // the island must not be started again before someone has looked at it;
 // --interrupted_exit_code if a signal or a notice made it leave.
-#include <unistd.h>
-
 #include <cstdint>
+#include <filesystem>
 #include <random>
 #include <string>
+#include <system_error>
 
 #include "absl/flags/flag.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
 #include "common/os/daemon.h"
+#include "common/os/file.h"
 #include "common/status_macros.h"
 #include "worker/collective/rank_stamps.h"
 #include "worker/flags.h"
@@ -43,15 +45,27 @@ uint64_t RandomSeed() {
   return uint64_t{random()} << 32 | random();
 }
 
+absl::Status CheckDataFile(const std::string& path) {
+  const absl::Status opened = MappedFile::Open(path).status();
+  if (opened.ok()) return opened;
+  std::error_code unknown;
+  return absl::Status(
+      opened.code(),
+      absl::StrCat(
+          "--data: ", opened.message(),
+          absl::StartsWith(path, "/")
+              ? ""
+              : absl::StrCat(" (in ",
+                             std::filesystem::current_path(unknown).string(),
+                             ")")));
+}
+
 // Returns the exit code.
 absl::StatusOr<int> Run() {
   // Check early that the files can be read; the rest needs the run's
   // configuration, which comes with the join.
   for (const std::string& path : absl::GetFlag(FLAGS_data)) {
-    if (access(path.c_str(), R_OK) != 0) {
-      return absl::NotFoundError(
-          absl::StrCat("cannot read the data file \"", path, "\" (--data)"));
-    }
+    RETURN_IF_ERROR(CheckDataFile(path));
   }
   RETURN_IF_ERROR(OpenRankStamps(SteadyWallClock()));
   const int if_interrupted = absl::GetFlag(FLAGS_interrupted_exit_code);

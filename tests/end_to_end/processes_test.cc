@@ -272,7 +272,11 @@ TEST_F(ProcessesTest, BadInputIsRefusedBeforeAnythingHappens) {
 
   auto missing = Worker("missing", port, Path("no-such-file"));
   EXPECT_EQ(missing->Wait(), 1);
-  EXPECT_THAT(missing->Output(), HasSubstr("no-such-file"));
+  EXPECT_THAT(missing->Output(),
+              HasSubstr("no-such-file: No such file or directory"));
+  auto folder = Worker("folder", port, "/");
+  EXPECT_EQ(folder->Wait(), 1);
+  EXPECT_THAT(folder->Output(), HasSubstr("--data: / is not a regular file"));
   auto empty = Worker("empty", port, Write("empty.txt", ""));
   EXPECT_EQ(empty->Wait(), 1);
   EXPECT_THAT(empty->Output(), HasSubstr("empty.txt"));
