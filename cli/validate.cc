@@ -52,11 +52,13 @@ void PrintData(const v1::RunConfig& config, const Dataset& dataset,
   const double used = static_cast<double>(config.training().total_steps()) *
                       config.training().batch_size();
   out << absl::StrFormat(
-      "data      %s tokens, the largest below %d; %s validation sequences; "
+      "data      %s tokens, the largest below %d; %s validation %s; "
       "%d %s of %s training sequences\n",
       HumanCount(dataset.corpus.size()), dataset.corpus.vocabulary(),
-      HumanCount(split.validation_windows()), split.shards(),
-      split.shards() == 1 ? "shard" : "shards", HumanCount(windows));
+      HumanCount(split.validation_windows()),
+      split.validation_windows() == 1 ? "sequence" : "sequences",
+      split.shards(), split.shards() == 1 ? "shard" : "shards",
+      HumanCount(windows));
   out << absl::StrFormat(
       "epochs    an island reads its shard %.3g times in %u steps\n",
       used / windows, config.training().total_steps());

@@ -11,7 +11,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/substitute.h"
 #include "common/as_bytes.h"
@@ -36,6 +35,23 @@ constexpr char kConfigChanged[] = "config_changed";
 constexpr char kIslandsKeep[] =
     "; islands that have joined before keep the earlier configuration until "
     "they are restarted";
+
+// Joins the lines of a ConfigDifference; those of one kind follow its name.
+std::string InOneLine(absl::string_view changes) {
+  std::string text;
+  absl::string_view last;
+  for (const absl::string_view line :
+       absl::StrSplit(changes, '\n', absl::SkipEmpty())) {
+    const absl::string_view kind = line.substr(0, line.find(' ') + 1);
+    absl::StrAppend(&text,
+                    text.empty()   ? ""
+                    : kind == last ? ", "
+                                   : "; ",
+                    kind == last ? line.substr(kind.size()) : line);
+    last = kind;
+  }
+  return text;
+}
 
 // A run keeps the defaults that it began with, even if later versions have
 // others. So its stored configuration states each field whose default has ever
@@ -317,8 +333,7 @@ absl::StatusOr<std::vector<CoordinatorEvent>> StartEvents(
     events.push_back(
         {kConfigChanged, "",
          absl::StrCat(
-             absl::StrJoin(absl::StrSplit(changes, '\n', absl::SkipEmpty()),
-                           "; "),
+             InOneLine(changes),
              keeps_sends
                  ? "; fragments are sent at the same steps of a round as before"
                  : "",

@@ -255,6 +255,7 @@ TEST_F(EngineStartTest, ARunContinuesWithTheConfigurationOfTheStart) {
     ASSERT_EQ(events.size(), 1);
     EXPECT_THAT(events[0].text(), HasSubstr("lease_seconds: 10 -> 2"));
     EXPECT_THAT(events[0].text(), HasSubstr("; islands that have joined"));
+    EXPECT_THAT(events[0].text(), Not(HasSubstr("; modified")));
   }
   EXPECT_EQ(run_.engine().ListIslands(false).islands_size(), 2);
   run_.AdvanceSeconds(3);

@@ -417,7 +417,11 @@ absl::StatusOr<FileLock> FileLock::Acquire(const std::string& path) {
         absl::StrCat(path, " is locked by pid ", holder));
   }
   if (ftruncate(descriptor, 0) != 0) return ErrnoStatus(errno, "write", path);
-  RETURN_IF_ERROR(WriteAll(descriptor, absl::StrCat(getpid(), "\n"), path));
+  // Containers that share a folder may have the same process ids.
+  char host[65] = {};
+  gethostname(host, sizeof(host) - 1);
+  RETURN_IF_ERROR(
+      WriteAll(descriptor, absl::StrCat(getpid(), " on ", host, "\n"), path));
   return lock;
 }
 

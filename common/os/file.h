@@ -203,7 +203,7 @@ inline absl::Status WriteSecretAtomically(const std::string& path,
 class FileLock {
  public:
   // Does not wait. FAILED_PRECONDITION if another process holds the lock; the
-  // message has that process's id.
+  // message has that process's id and machine.
   static absl::StatusOr<FileLock> Acquire(const std::string& path);
 
   FileLock(FileLock&& other) noexcept;

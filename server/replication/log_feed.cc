@@ -136,7 +136,9 @@ absl::Status LogFeed::Join(const std::string& name, const std::string& peer,
   Follower& follower = followers_[name];
   if (follower.is_connected) {
     return absl::AlreadyExistsError(absl::Substitute(
-        "follower $0 is already connected, from $1", name, follower.peer));
+        "follower $0 is already connected, from $1; if that is not this one, "
+        "choose another --name",
+        name, follower.peer));
   }
   follower.is_connected = true;
   follower.peer = peer;

@@ -172,7 +172,9 @@ absl::StatusOr<Membership::JoinResult> Membership::Join(
   if (live_count() >= options_.max_islands) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "run ", options_.run_id, " already has ", live_count(),
-        " live islands, as many as membership.max_islands allows"));
+        live_count() == 1 ? " live island" : " live islands",
+        ", as many as membership.max_islands allows; raise it, or wait until "
+        "one leaves"));
   }
   // A process whose membership ended before it heard of a drain still has to
   // leave.
