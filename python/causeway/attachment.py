@@ -43,6 +43,8 @@ class Local:
     values: torch.Tensor
     first: int
     whole: bool
+    # Where the library reads and writes them.
+    address: int
 
 
 def _shard_of(parameter: Any, name: str) -> Optional[Tuple[int, torch.Tensor]]:
@@ -149,7 +151,8 @@ class Attachment:
                 f"{info.name} is not contiguous (strides {values.stride()}); "
                 "make it so before the optimizer is made: parameter.data = "
                 "parameter.data.contiguous()")
-        return Local(info, slot, values, first, shard is None)
+        return Local(info, slot, values, first, shard is None,
+                     values.data_ptr())
 
     def buffers(self) -> "ctypes.Array[_library.Buffer]":
         """Returns the argument of causeway_attach, with the memory that it
@@ -185,14 +188,30 @@ class Attachment:
         # FSDP has whole parameters in the model after a forward pass.
         reshard(self.model)
         if not place.is_kept():
-            error = TensorMoved(
-                f"the memory of {place.name} was replaced after "
-                "island.attach(): by model.to(), by model.share_memory() or "
-                "sending the model to a spawned process, by assigning .data, "
-                "or by an optimizer that keeps parameters elsewhere. Do that "
-                "before attach()")
-            native.fail(error)
-            raise error
+            self._fail(native, place)
+
+    @staticmethod
+    def _fail(native: NativeIsland, place: _Place) -> None:
+        error = TensorMoved(
+            f"the memory of {place.name} was replaced after island.attach(): "
+            "by model.to(), by model.share_memory() or sending the model to a "
+            "spawned process, by assigning .data, or by an optimizer that "
+            "keeps parameters elsewhere. Do that before attach()")
+        native.fail(error)
+        raise error
+
+    def _check_at_end(self, native: NativeIsland) -> None:
+        """Lets a model be elsewhere after the last step, as after model.cpu(),
+        if the library's memory still has the same values."""
+        reshard(self.model)
+        for place, local in zip(self._places, self.locals):
+            now = place.owner.get(place.key)
+            if local.values.data_ptr() != local.address or not (
+                    place.is_kept() or isinstance(now, torch.Tensor) and
+                    now.dtype == local.values.dtype and
+                    now.shape == local.values.shape and
+                    torch.equal(now.detach().cpu(), local.values.cpu())):
+                self._fail(native, place)
 
     def check_all(self, native: NativeIsland) -> None:
         """Checks all parameters as check_one does."""
@@ -214,9 +233,9 @@ class Attachment:
             # A view shares its tensor's version, and this counts as a change.
             local.values.reshape(-1)[:0].zero_()
 
-    def follow(self, native: NativeIsland) -> None:
+    def follow(self, native: NativeIsland, leaves: bool = False) -> None:
         """Lets the library use the parameters, once the stream has done with
-        them.
+        them; for the last time if the island leaves.
 
         Raises TensorMoved as check_all does, and InvalidArgument while they
         have the merged values, which the library would take for the island's
@@ -226,7 +245,10 @@ class Attachment:
             raise InvalidArgument(
                 "the model has the run's merged values, and this needs the "
                 "island's own: call it after the block of merged_weights()")
-        self.check_all(native)
+        if leaves:
+            self._check_at_end(native)
+        else:
+            self.check_all(native)
         if self.stream is not None:
             self.stream.follow(native)
 

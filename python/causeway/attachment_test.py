@@ -65,6 +65,23 @@ class AttachmentTest(unittest.TestCase):
                 attachment.follow(native)
             native.fail.assert_called_once()
 
+    def test_a_model_may_move_when_the_island_leaves(self):
+        for is_safe, move in (
+            (True, lambda m: setattr(m.head.weight, "data",
+                                     m.head.weight.data.clone())),
+            (False, lambda m: setattr(m.head.weight, "data",
+                                      m.head.weight.data + 1)),
+            (False, lambda m: m.head.to(torch.bfloat16)),
+            (False, lambda m: m.head.share_memory())):
+            model = LeastSquares()
+            attachment = Attachment(model, run_of())
+            move(model)
+            if is_safe:
+                attachment.follow(mock.Mock(), leaves=True)
+            else:
+                with self.assertRaises(TensorMoved):
+                    attachment.follow(mock.Mock(), leaves=True)
+
     def test_looks_at_every_parameter_in_turn(self):
         model = torch.nn.ParameterDict(
             {f"p{i:02}": torch.nn.Parameter(torch.zeros(1)) for i in range(40)})

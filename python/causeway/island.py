@@ -546,7 +546,7 @@ class Island:
         native = self._native
         if native.stopped or self._attachment is None:
             return
-        self._attachment.follow(native)
+        self._attachment.follow(native, leaves=True)
         if self._ranks.rank == 0 and not self._is_asked_to_leave:
             self.request_leave(reason)
         limit = self._options["leave_timeout_seconds"] + PATIENCE_SECONDS
