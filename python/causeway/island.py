@@ -584,9 +584,8 @@ class Island:
                     isinstance(error, KeyboardInterrupt) or (
                         (self._ranks.size == 1 or self._is_signalled)
                         and not isinstance(error, Error)))):
-                if isinstance(error, Exception) and not self._is_signalled:
-                    reason = f"failed: {reason}"  # Then it is missed.
-                self.leave(reason)
+                failed = isinstance(error, Exception) and not self._is_signalled
+                self.leave(f"failed: {reason}" if failed else reason)
             else:
                 # The coordinator and the other ranks hear why.
                 self._native.fail(Error(reason))
@@ -596,7 +595,6 @@ class Island:
         except Error as failure:
             if error is None:
                 raise
-            _log.warning("the island did not leave the run properly: %s",
-                         failure)
+            _log.warning("the island did not leave properly: %s", failure)
         finally:
             self.close()
