@@ -59,6 +59,15 @@ class IslandEndTest(OneIslandTestCase):
                 getattr(island, leave)(f"no disk to {leave}")
             self.assert_left(f"no disk to {leave}")
 
+    def test_a_copy_that_resumes_does_not_take_its_place(self):
+        with self.attached() as island:
+            island.save(self.path("saved"))
+            copy = self.start_island("east",
+                                     join={"resume": self.path("saved")})
+            self.assert_ends_well(copy, 1)
+            self.assertIn("that process is alive", copy.output())
+            self.step()
+
     def test_a_signal_to_data_loaders_too_lets_the_island_leave(self):
         with self.attached() as island:
             data = torch.arange(80)

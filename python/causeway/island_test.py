@@ -448,10 +448,6 @@ class OneIslandTest(OneIslandTestCase):
             folder = pathlib.Path(self.path("state_of_east"))
             island.save(folder)
             trained = largest_error(self.model)
-            # A second copy does not take the place of this one.
-            copy = self.start_island("east", join={"resume": str(folder)})
-            self.assert_ends_well(copy, 1)
-            self.assertIn("that process is alive", copy.output())
         file.seek(0)
         state = torch.load(file)
 
