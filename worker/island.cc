@@ -510,7 +510,9 @@ void Island::Leave(const absl::Status& status) {
     // Tell the coordinator that the replica has diverged.
     request.mutable_progress()->set_loss(
         std::numeric_limits<double>::quiet_NaN());
-  } else if (!status.ok() && !absl::IsCancelled(status)) {
+  } else if (!status.ok() && !absl::IsCancelled(status) &&
+             // The island starts again at once, by itself.
+             !absl::IsAborted(status) && !SaysVersionIsLost(status)) {
     request.mutable_reason()->insert(0, "failed: ");
   }
   // A supervisor knows more than the other ranks.

@@ -206,6 +206,7 @@ class Attachment:
         reshard(self.model)
         for place, local in zip(self._places, self.locals):
             now = place.owner.get(place.key)
+            now = getattr(now, "_local_tensor", now)
             if local.values.data_ptr() != local.address or not (
                     place.is_kept() or isinstance(now, torch.Tensor) and
                     now.dtype == local.values.dtype and

@@ -489,9 +489,9 @@ class Island:
         bytes a parameter. Save the optimizer's state beside it. All ranks call
         it between steps."""
         self._check_attached("save()")
-        if not self._native.step and not self._native.stopped:
-            raise InvalidArgument("the wait for the next step is not over: "
-                                  "call island.wait() before save()")
+        if not self._native.step:
+            raise InvalidArgument("there is no step to train: call "
+                                  "island.wait() before save()")
         self._attachment.follow(self._native)
         self._native.save(directory)
 
@@ -577,6 +577,7 @@ class Island:
               and not self._is_asked_to_leave and self._ranks.rank == 0):
             _log.warning("%s, so the island leaves: does the loop end with its "
                          "data?", reason)
+        failed = isinstance(error, Exception) and not self._is_signalled
         try:
             # Ranks leave together, and cannot if one alone has failed. A signal
             # may have ended the processes of all ranks' DataLoaders.
@@ -584,11 +585,10 @@ class Island:
                     isinstance(error, KeyboardInterrupt) or (
                         (self._ranks.size == 1 or self._is_signalled)
                         and not isinstance(error, Error)))):
-                failed = isinstance(error, Exception) and not self._is_signalled
                 self.leave(f"failed: {reason}" if failed else reason)
             else:
                 # The coordinator and the other ranks hear why.
-                self._native.fail(Error(reason))
+                self._native.fail((Error if failed else Left)(reason))
             if error is None and self._attachment is None:
                 _log.warning("the island ends without a step: attach(model, "
                              "optimizer) was never called")

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Treats SIGTERM as a request to leave."""
 
+import gc
 import os
 import signal
 import threading
@@ -33,9 +34,19 @@ class LeaveOnSigterm:
         self._child_handler: Any = None
         self._installed = (
             threading.current_thread() is threading.main_thread()
-            and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL)
+            and self._is_free())
         if self._installed:
             signal.signal(signal.SIGTERM, self._handle)
+
+    @staticmethod
+    def _is_free() -> bool:
+        """Returns whether SIGTERM has no handler but that of a lost object."""
+        handler = signal.getsignal(signal.SIGTERM)
+        other = getattr(handler, "__self__", None)
+        if isinstance(other, LeaveOnSigterm):
+            gc.collect()
+            return other._request_leave() is None
+        return handler is signal.SIG_DFL
 
     def _handle(self, number: int, _: Any) -> None:
         now, request_leave = time.monotonic(), self._request_leave()

@@ -175,6 +175,8 @@ def avoid_static_store(run: Any, parser: Any, arguments: Any) -> None:
     if arguments.master_port is not None:
         say("the ranks of one node meet at a free port, not at --master-port")
     arguments.rdzv_backend, arguments.rdzv_endpoint = "c10d", "localhost:0"
+    # The host's name, which is the default, may not be known to it.
+    arguments.local_addr = arguments.local_addr or "127.0.0.1"
 
 
 def run_agents(run: Any, arguments: Any, restarts: Restarts,

@@ -315,7 +315,7 @@ def corrupt_one_of_two(trial, chance, result):
     process = chance.randrange(2)
     result.update(ranks=[], blamed=[])
     trial.compute_wrong(process, True)
-    left = r"island_left .*island four.*in an audit some ranks had"
+    left = r"island_failed .*island four.*in an audit some ranks had"
     _, found = await_that(
         lambda: re.search(left, trial.events.since_mark()), "an event")
     result["found_seconds"] = found - begin
