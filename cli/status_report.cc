@@ -167,7 +167,7 @@ void PrintStatus(const StatusSnapshot& snapshot, absl::Time now,
   if (!connections.empty()) PrintFact("connections", connections, out);
   out << "\n";
   PrintIslands(snapshot, out);
-  if (!run.is_copy()) PrintLinks(snapshot.islands, out);
+  PrintLinks(snapshot.islands, out);
   out << "\n";
   PrintFragments(snapshot.fragments, now, out);
 }
@@ -282,7 +282,9 @@ void PrintLinks(const v1::ListIslandsResponse& islands, std::ostream& out) {
                ">TCP AGAIN"});
   bool any = false;
   for (const v1::IslandStatus& island : islands.islands()) {
-    if (island.state() != v1::IslandStatus::LIVE) continue;
+    if (island.state() != v1::IslandStatus::LIVE || island.is_unheard()) {
+      continue;
+    }
     any = true;
     const v1::IslandProgress& progress = island.progress();
     const auto add = [&](const char* direction, const std::string& bits,

@@ -32,8 +32,8 @@ GCC 11 or newer:
                         LD_LIBRARY_PATH=causeway/lib/gcc, and glibc 2.36
   causeway/licenses     what the libraries' packages say about copyright
   causeway/docs
-  causeway/deploy       what the documentation names: a first run's configuration,
-                        alerts, a dashboard, a job for Slurm
+  causeway/deploy       for a first run: its configuration, alerts, a dashboard,
+                        a job for Slurm
   causeway/tests        tests/gpu/run.sh is for machines with GPUs
   causeway/python       with --tests: the package for PyTorch, for tests of it
 
@@ -129,7 +129,7 @@ if ((${#test_labels[@]} > 0)); then
 fi
 install -m 755 tests/gpu/{run,training,streaming}.sh "${top}/tests/gpu"
 install -m 644 tests/gpu/{island_runs.sh,pytorch.py} "${top}/tests/gpu"
-# Files that the documentation names keep their paths.
+# These keep the paths by which the documentation names them.
 for file in deploy/{read_options.sh,quickstart.textproto,slurm/island.sbatch} \
   deploy/prometheus/{prometheus,causeway.rules}.yml deploy/grafana/*.json \
   docs/*.md docs/images/*; do

@@ -60,7 +60,7 @@ absl::Status LastError(sqlite3* database, absl::string_view path) {
 absl::Status LastErrorOfStatement(sqlite3* database, absl::string_view path) {
   const int result = sqlite3_extended_errcode(database);
   const int error = sqlite3_system_errno(database);
-  if (result == SQLITE_IOERR_SHMSIZE ||
+  if ((result == SQLITE_IOERR_SHMSIZE && error != EIO) ||
       ((result & 0xff) == SQLITE_CANTOPEN &&
        (error == ENOSPC || error == EDQUOT))) {
     return absl::ResourceExhaustedError(absl::StrCat(

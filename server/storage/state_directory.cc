@@ -383,6 +383,7 @@ absl::StatusOr<bool> StateDirectory::RescueLog() const {
 
 absl::StatusOr<std::string> StateDirectory::CopyLogFor(
     absl::string_view follower) const {
+  absl::MutexLock lock(&copying_);
   RETURN_IF_ERROR(CheckRoomForLog(path_));
   ASSIGN_OR_RETURN(const std::unique_ptr<CommitLog> log,
                    CommitLog::OpenReadOnly(LogPath(path_)));

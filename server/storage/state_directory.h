@@ -40,6 +40,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
 #include "common/os/file.h"
 #include "proto/coordinator.pb.h"
@@ -163,6 +164,9 @@ class StateDirectory {
         merges_(path_) {}
 
   const std::string path_;
+  // Held while a copy of the log is made, so that the next one finds its space
+  // taken.
+  mutable absl::Mutex copying_;
   // Released last, after the log is closed.
   const std::optional<FileLock> lock_;
   std::optional<FileIdentity> lock_file_;
