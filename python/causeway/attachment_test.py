@@ -82,6 +82,18 @@ class AttachmentTest(unittest.TestCase):
                 with self.assertRaises(TensorMoved):
                     attachment.follow(mock.Mock(), leaves=True)
 
+    def test_a_shard_may_move_when_the_island_leaves(self):
+        weight, local = LeastSquares().head.weight, torch.ones(4, 6)
+        model = torch.nn.ParameterDict({"w": weight})
+        weight.placements, weight.device_mesh = [_Shard(0)], _Mesh([3], [0])
+        weight.to_local, weight._local_tensor = lambda: local, local
+        attachment = Attachment(model, run_of({"w": (10, 6)}))
+        weight._local_tensor = local.clone()
+        attachment.follow(mock.Mock(), leaves=True)
+        weight._local_tensor = local + 1
+        with self.assertRaises(TensorMoved):
+            attachment.follow(mock.Mock(), leaves=True)
+
     def test_looks_at_every_parameter_in_turn(self):
         model = torch.nn.ParameterDict(
             {f"p{i:02}": torch.nn.Parameter(torch.zeros(1)) for i in range(40)})
