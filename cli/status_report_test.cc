@@ -214,8 +214,10 @@ TEST(StatusReportTest, ShowsFollowersAndTheirLeader) {
   snapshot.run.set_is_copy(true);
   snapshot.run.set_follows("a:7070");
   snapshot.run.set_copy_bytes_sent(2048);
+  for (v1::IslandStatus& island : *snapshot.islands.mutable_islands()) {
+    island.set_is_unheard(true);
+  }
   v1::IslandStatus& north = *snapshot.islands.mutable_islands(0);
-  north.set_is_unheard(true);
   EXPECT_THAT(Printed(snapshot),
               testing::HasSubstr("\ntraffic     11.4 MiB received, "));
   EXPECT_THAT(

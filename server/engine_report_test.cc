@@ -352,6 +352,7 @@ TEST_F(EngineReportTest, IsTheSameAfterARestart) {
       EXPECT_LE(island.heartbeat_age_seconds(), 5);
       island.clear_heartbeat_age_seconds();
       island.clear_progress();
+      island.clear_is_unheard();
       island.clear_inner_steps_per_round();
     }
     return response.DebugString();

@@ -144,7 +144,7 @@ TEST_F(IslandTest, SaysWhyItHasFailed) {
                                 : absl::DataLossError("bad sector");
               })),
               IsDataLoss());
-  EXPECT_EQ(Status().reason(), "bad sector");
+  EXPECT_EQ(Status().reason(), "failed: bad sector");
 }
 
 TEST_F(IslandTest, ARunThatItCannotTrainIsLeftBeforeAnythingIsFetched) {
@@ -158,7 +158,7 @@ TEST_F(IslandTest, ARunThatItCannotTrainIsLeftBeforeAnythingIsFetched) {
   EXPECT_THAT(Run(std::move(options)),
               StatusIs(StatusCode::kFailedPrecondition, "unknown tensors"));
   EXPECT_EQ(Status().state(), v1::IslandStatus::LEFT);
-  EXPECT_EQ(Status().reason(), "unknown tensors");
+  EXPECT_EQ(Status().reason(), "failed: unknown tensors");
 }
 
 TEST_F(IslandTest, ContinuesFromACheckpoint) {
