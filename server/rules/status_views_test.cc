@@ -38,14 +38,14 @@ TEST(StatusViewsTest, AWaitSaysWhatTheUpdateLacks) {
 
 TEST(StatusViewsTest, AnIslandIsUnheardUntilItReports) {
   CoordinatorDriver run({});
-  const v1::IslandIdentity a = run.Join("a");
+  ASSERT_OK_AND_ASSIGN(const v1::JoinResponse joined, run.TryJoin("a", 1));
   const auto is_unheard = [&] {
     return DescribeIslands(run.core(), {}, 1 << 20, run.now())
         .islands(0)
         .is_unheard();
   };
   EXPECT_TRUE(is_unheard());
-  ASSERT_OK(run.Heartbeat(a));
+  ASSERT_OK(run.Heartbeat(joined.identity()));
   EXPECT_FALSE(is_unheard());
 }
 
