@@ -489,7 +489,7 @@ class Island:
         bytes a parameter. Save the optimizer's state beside it. All ranks call
         it between steps."""
         self._check_attached("save()")
-        if not self._native.step:
+        if not (self._native.step or self._native.ended):
             raise InvalidArgument("there is no step to train: call "
                                   "island.wait() before save()")
         self._attachment.follow(self._native)
