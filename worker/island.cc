@@ -25,6 +25,8 @@ namespace {
 
 // The share of its time for which an island waits for recent checkpoints.
 constexpr double kShareOfSaving = 0.01;
+// Says that the island ends only to be started again with other processes.
+constexpr char kOtherRanks[] = "starting again with other ranks";
 
 OuterLoop::Options LoopOptions(const Island::Options& options) {
   OuterLoop::Options loop{.join = options.join,
@@ -465,7 +467,7 @@ absl::Status Island::Do(const action::Save& save) {
   if (HandsOver(save.position.run_step())) {
     ASSIGN_OR_RETURN(IslandState state, StateAt(save.position));
     RETURN_IF_ERROR(options_.hand_over(std::move(state)));
-    return absl::AbortedError("starting again with other ranks");
+    return absl::AbortedError(kOtherRanks);
   }
   const absl::Time begin = options_.now();
   const uint64_t step = save.position.run_step();
@@ -511,8 +513,8 @@ void Island::Leave(const absl::Status& status) {
     request.mutable_progress()->set_loss(
         std::numeric_limits<double>::quiet_NaN());
   } else if (!status.ok() && !absl::IsCancelled(status) &&
-             // The island starts again at once, by itself.
-             !absl::IsAborted(status) && !SaysVersionIsLost(status)) {
+             // After these, the island starts again at once, by itself.
+             status.message() != kOtherRanks && !SaysVersionIsLost(status)) {
     request.mutable_reason()->insert(0, "failed: ");
   }
   // A supervisor knows more than the other ranks.
