@@ -337,9 +337,10 @@ absl::Status Follower::TakeOver(uint64_t epoch) {
 }
 
 absl::StatusOr<uint64_t> Follower::RaiseEpoch(std::optional<uint64_t> epoch) {
-  // If the disk refused it, the log lacks the last leader's epoch.
+  // If the disk refused it, the log lacks the last leader's epoch. An own log
+  // is never taken over, whatever its epoch is.
   ASSIGN_OR_RETURN(const uint64_t raised,
-                   state_->log().TakeOver(epoch, view().epoch));
+                   state_->log().TakeOver(epoch, is_copy_ ? view().epoch : 0));
   NoteTakeover(raised);
   return raised;
 }

@@ -185,6 +185,7 @@ TEST_F(RanksTest, AProcessThatWaitsForAnotherEndsAtOnceIfTold) {
                   .now = SteadyWallClock()},
                  /*process=*/2, /*ranks=*/1, /*life=*/1, absl::Seconds(30)));
   ASSERT_TRUE(place.has_value());
+  ASSERT_OK(place->table->Put("data of process 2", ""));
   // Rank 1 connects: it says where it listens.
   ASSERT_OK(place->table->Get("tcp/orders/1", absl::Seconds(30)));
   EXPECT_EQ(follower_->End(SIGTERM), 0) << follower_->Output();
