@@ -328,6 +328,9 @@ TEST_F(FollowerFaultsTest, ATakeoverThatIsFoundAfterADoubtCounts) {
   StartLeader();
   Follow(leader());
   ASSERT_TRUE(AwaitAll());
+  // The log must have changes for its close to sync.
+  Train();
+  ASSERT_TRUE(AwaitAll());
   driver_.StopServing();
   // All that the leader has sent is written.
   ASSERT_TRUE(
