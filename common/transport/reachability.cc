@@ -152,7 +152,7 @@ Cause FindCause(const std::vector<std::string>& addresses, bool tls,
         "each other one says what it waits for, and without --etcd an operator "
         "promotes one"};
   }
-  if (says("cannot write its commit log") || says("commit was not written")) {
+  if (SaysDiskFails(error)) {
     return {.text = absl::StrCat(
                 "it answers, but its disk fails; `causeway status` and its log "
                 "say more",
@@ -212,6 +212,11 @@ Cause FindCause(const std::vector<std::string>& addresses, bool tls,
 }
 
 }  // namespace
+
+bool SaysDiskFails(absl::string_view error) {
+  return absl::StrContains(error, "cannot write its commit log") ||
+         absl::StrContains(error, "commit was not written");
+}
 
 absl::Status ExplainCall(const std::string& addresses, bool tls,
                          const grpc::Status& status) {

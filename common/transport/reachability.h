@@ -10,6 +10,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "grpcpp/support/status.h"
 
 namespace causeway {
@@ -25,6 +26,9 @@ namespace causeway {
 //   DEADLINE_EXCEEDED  A later call may find one.
 absl::Status ExplainCall(const std::string& addresses, bool tls,
                          const grpc::Status& status);
+
+// Returns whether a coordinator's error says that its disk takes no writes.
+bool SaysDiskFails(absl::string_view error);
 
 }  // namespace causeway
 

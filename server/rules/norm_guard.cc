@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <iterator>
 #include <limits>
 #include <utility>
 #include <vector>
@@ -23,6 +25,21 @@ double Median(std::vector<double> values) {
   return *middle;
 }
 
+// Returns the contributions that changed something in the newest whole rounds
+// that have `count`, newest round first. `rounds` are oldest first.
+template <typename Rounds>
+std::vector<NormGuard::Sample> Lately(const Rounds& rounds, uint64_t count) {
+  std::vector<NormGuard::Sample> lately;
+  uint64_t contributions = 0;
+  for (auto round = rounds.rbegin();
+       round != rounds.rend() && contributions < count; ++round) {
+    contributions += round->size();
+    std::copy_if(round->begin(), round->end(), std::back_inserter(lately),
+                 [](const auto& merged) { return merged.norm != 0; });
+  }
+  return lately;
+}
+
 }  // namespace
 
 uint64_t NormGuard::Memory(uint64_t max_islands) {
@@ -30,30 +47,16 @@ uint64_t NormGuard::Memory(uint64_t max_islands) {
 }
 
 bool NormGuard::ShowUsual(absl::Span<const MergedRound> rounds) {
-  size_t usual = 0;
-  size_t lately = 0;
-  for (auto round = rounds.rbegin(); round != rounds.rend() && lately < kLately;
-       ++round) {
-    lately += round->size();
-    for (const Sample& merged : *round) usual += merged.norm != 0 ? 1 : 0;
-  }
-  return usual >= kLeast;
+  return Lately(rounds, kLately).size() >= kLeast;
 }
 
 NormGuard::Usual NormGuard::UsualFor(uint64_t inner_steps,
                                      uint64_t rounds) const {
   std::vector<double> norms;
   std::vector<double> steps;
-  uint64_t contributions = 0;
-  for (auto round = rounds_.rbegin();
-       round != rounds_.rend() && contributions < std::max(kLately, live_);
-       ++round) {
-    contributions += round->size();
-    for (const Sample& merged : *round) {
-      if (merged.norm == 0) continue;
-      norms.push_back(merged.norm);
-      steps.push_back(static_cast<double>(merged.inner_steps));
-    }
+  for (const Sample& merged : Lately(rounds_, std::max(kLately, live_))) {
+    norms.push_back(merged.norm);
+    steps.push_back(static_cast<double>(merged.inner_steps));
   }
   const size_t lately = norms.size();
   if (lately < kLeast) return {.lately = lately, .norm = first_usual_};

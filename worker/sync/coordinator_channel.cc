@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/sync/coordinator_channel.h"
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/transport/grpc_status.h"
 #include "common/transport/keepalive.h"
+#include "common/transport/reachability.h"
 
 namespace causeway {
 
@@ -41,8 +41,7 @@ std::string CoordinatorName(const GrpcCoordinatorClientOptions& options) {
 
 absl::Status CallStatus(absl::string_view peer, const grpc::Status& status) {
   const std::string error = status.error_message();
-  if (absl::StrContains(error, "cannot write its commit log") ||
-      absl::StrContains(error, "commit was not written")) {
+  if (SaysDiskFails(error)) {
     return absl::Status(
         FromGrpcStatus(status).code(),
         absl::StrCat(peer, " answers, but its disk fails: ", error));
